@@ -62,11 +62,15 @@ EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 # Rooms of a package, lowest first: a module imports only its own room and the rooms before it.
 ROOMS: dict[str, tuple[str, ...]] = {
     "broker": ("network", "cluster", "replicas", "logs", "groups", "metrics"),
+    "client": ("network", "produce", "fetch", "groups", "admin_parts", "testing"),
+    "pipeline": ("run", "write", "read", "archive", "doctor", "rollup"),
     "cli": ("cluster", "topics", "records", "logs", "groups", "metrics", "pipelines", "lab"),
 }
 
 SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "broker": (),
+    "client": (),
+    "pipeline": ("java", "loop_thread", "one_sentence", "option_values"),
     "cli": ("common", "main", "outcomes", "terminal", "times"),
 }
 """Modules outside of rooms that rooms may import."""

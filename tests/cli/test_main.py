@@ -9,7 +9,7 @@ import pytest
 from ottla.cli.common import counted, table
 from ottla.cli.main import COMMANDS, REFUSED, UNHEALTHY, UNKNOWN, UNREACHABLE, guarded, run
 from ottla.cli.records.consume import parse_offset
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import (
     ConfigError,
     CorruptDataError,

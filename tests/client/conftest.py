@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.client import Consumer, ConsumerConfig, open_admin, open_consumer, open_producer
-from ottla.client.background import lone_errors
+from ottla.client.network.background import lone_errors
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.client.testing.fixtures import ottla_cluster
 from ottla.wire import codec

@@ -13,7 +13,7 @@ from ottla.client import (
     open_consumer,
     open_producer,
 )
-from ottla.client.partitioner import partition_of
+from ottla.client.produce.partitioner import partition_of
 from ottla.jepsen.fuzz.one_broker import BOOTSTRAP, PARTITION_COUNT, TOPIC, OneBroker
 from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
 from ottla.wire.messages.metadata_request import MetadataRequest

@@ -10,8 +10,8 @@ from collections import deque
 
 import pytest
 
-from ottla.client.accumulator import Accumulator, ProducerIdentity
-from ottla.client.producer_lane import ProducerBatch
+from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
+from ottla.client.produce.producer_lane import ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig

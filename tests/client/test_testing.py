@@ -70,7 +70,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_a_connection_costs_no_consumer_and_a_client_no_broker() -> None:
     script = (
-        "import sys; import ottla.client.connection as c; "
+        "import sys; import ottla.client.network.connection as c; "
         "assert 'ottla.client.consumer' not in sys.modules; "
         "from ottla.client import open_consumer, open_producer, open_admin; "
         "import ottla.client.testing; "

@@ -27,7 +27,7 @@ from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, make_plan, p
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.cluster.status import status_of
 from ottla.client.admin import Admin, open_admin
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
 from ottla.node.local_nodes_driver import (
     LocalNode,

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 
-from ottla.client.cluster import open_cluster
+from ottla.client.network.cluster import open_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest

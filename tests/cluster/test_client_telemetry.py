@@ -40,7 +40,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.client import ClientInstanceDescription, open_admin
-from ottla.client.connection import BrokerConnection, open_connection
+from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_bootstrap

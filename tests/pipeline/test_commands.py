@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.client import TopicPartition
-from ottla.pipeline.archive_directory import LOCK, ArchiveDirectory
+from ottla.pipeline.archive.archive_directory import LOCK, ArchiveDirectory
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from ottla.model.errors import ConfigError, CorruptDataError
-from ottla.pipeline.asking import Asking
-from ottla.pipeline.produce_rows import produce_rows
-from ottla.pipeline.provenance import WriteId
-from ottla.pipeline.range_reader import read_ranges
-from ottla.pipeline.ranges import OffsetRange
-from ottla.pipeline.read_options import ReadOptions
-from ottla.pipeline.sink_options import read_target
-from ottla.pipeline.source_options import Subscribe
+from ottla.pipeline.read.asking import Asking
+from ottla.pipeline.read.range_reader import read_ranges
+from ottla.pipeline.read.ranges import OffsetRange
+from ottla.pipeline.read.read_options import ReadOptions
+from ottla.pipeline.read.source_options import Subscribe
+from ottla.pipeline.write.produce_rows import produce_rows
+from ottla.pipeline.write.provenance import WriteId
+from ottla.pipeline.write.sink_options import read_target
 
 from .conftest import LiveCluster
 

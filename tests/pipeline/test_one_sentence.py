@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import (
     ConfigError,
     CorruptDataError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.pipeline import sentence_of
-from ottla.pipeline.provenance import NAMES
+from ottla.pipeline.write.provenance import NAMES
 
 from .conftest import LiveCluster
 

@@ -17,7 +17,7 @@ from ottla.bench.spark_faults import (
     spark_driver,
 )
 from ottla.bench.spark_faults_driver import COPY, QUERIES, SparkWork, drain, verify
-from ottla.pipeline.provenance import BATCH, PARTITION, QUERY
+from ottla.pipeline.write.provenance import BATCH, PARTITION, QUERY
 
 from .conftest import LiveCluster, Record
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.model.settings.declare import definitions
-from ottla.pipeline.sink_options import SinkOptions
-from ottla.pipeline.source_options import SourceSettings
+from ottla.pipeline.read.source_options import SourceSettings
+from ottla.pipeline.write.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ import trio
 
 from ottla.bench.requests import Small, answer_to, frame_of, repeat
 from ottla.bench.result import Result
-from ottla.client.cluster import raise_for
-from ottla.client.connection import BrokerConnection, connect
+from ottla.client.network.cluster import raise_for
+from ottla.client.network.connection import BrokerConnection, connect
 from ottla.model.errors import ErrorCode
 from ottla.wire import codec, headers
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest

@@ -15,8 +15,8 @@ from typing import TypeVar
 import trio
 
 from ottla.bench.processes import usage_of
-from ottla.client.cluster import Cluster, open_cluster
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.cluster import Cluster, open_cluster
+from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC, NodeId
 from ottla.model.settings.endpoints import parse_bootstrap

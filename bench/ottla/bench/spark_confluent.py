@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ottla.bench.load import library
-from ottla.pipeline.arrow_schema import arrow_schema, column_names, spark_ddl
+from ottla.pipeline.read.arrow_schema import arrow_schema, column_names, spark_ddl
 
 NAME = "confluent"
 NAMES = column_names(None, False)

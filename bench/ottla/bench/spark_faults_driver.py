@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.pipeline.session import SessionOptions, open_session
+from ottla.pipeline.run.session import SessionOptions, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,7 +23,7 @@ from ottla.bench.local_cluster import open_cluster_in
 from ottla.bench.spark_mix import make_mixed_topic, read_partition, write_mix
 from ottla.bench.spark_session import open_spark
 from ottla.model.errors import CorruptDataError
-from ottla.pipeline.arrow_schema import arrow_schema, column_names
+from ottla.pipeline.read.arrow_schema import arrow_schema, column_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

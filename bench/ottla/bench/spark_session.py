@@ -17,7 +17,7 @@ MEMORY = "2g"
 def open_spark(name: str, *, master: str, jars: Path | None) -> Iterator["SparkSession"]:
     """Start Spark with all that is to be compared, and end it."""
     from ottla.bench.spark_confluent import ConfluentSource
-    from ottla.pipeline.session import SessionOptions, open_session
+    from ottla.pipeline.run.session import SessionOptions, open_session
 
     settings = {"spark.driver.memory": MEMORY, "spark.sql.shuffle.partitions": "2"}
     if jars is not None:

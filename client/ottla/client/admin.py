@@ -8,13 +8,13 @@ admin's timeout.
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from ottla.client.admin_cluster import ClusterCalls
-from ottla.client.admin_groups import GroupCalls
-from ottla.client.admin_replicas import ReplicaCalls
-from ottla.client.admin_telemetry import TelemetryCalls
-from ottla.client.admin_topics import TopicCalls
-from ottla.client.bootstrap import addresses_of
-from ottla.client.cluster import open_cluster
+from ottla.client.admin_parts.admin_cluster import ClusterCalls
+from ottla.client.admin_parts.admin_groups import GroupCalls
+from ottla.client.admin_parts.admin_replicas import ReplicaCalls
+from ottla.client.admin_parts.admin_telemetry import TelemetryCalls
+from ottla.client.admin_parts.admin_topics import TopicCalls
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import open_cluster
 
 ANSWER_WAIT_S = 5.0
 """Time for an answer that a broker sends when the time it was given is over; with less a slow

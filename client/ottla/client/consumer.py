@@ -12,20 +12,20 @@ from typing import NoReturn
 
 import trio
 
-from ottla.client.background import Bell, now_ms, open_background
-from ottla.client.bootstrap import addresses_of
-from ottla.client.cluster import Cluster, open_cluster
-from ottla.client.committer import PendingCommit
-from ottla.client.connection import ConnectionLostError
-from ottla.client.fetch_link import FetchLink
-from ottla.client.fetched import ConsumerRecord
-from ottla.client.group import LEAVE_PATIENCE_S, NO_LONGER_OURS, Group
-from ottla.client.group_member import Membership
-from ottla.client.group_offsets import Committed
-from ottla.client.handover import Listener
-from ottla.client.offset_lookup import FoundOffset, find_offsets
-from ottla.client.positions import PartitionPlace, Positions
-from ottla.client.subscription import Subscription, SubscriptionPattern
+from ottla.client.fetch.fetch_link import FetchLink
+from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.offset_lookup import FoundOffset, find_offsets
+from ottla.client.fetch.positions import PartitionPlace, Positions
+from ottla.client.groups.committer import PendingCommit
+from ottla.client.groups.group import LEAVE_PATIENCE_S, NO_LONGER_OURS, Group
+from ottla.client.groups.group_member import Membership
+from ottla.client.groups.group_offsets import Committed
+from ottla.client.groups.handover import Listener
+from ottla.client.groups.subscription import Subscription, SubscriptionPattern
+from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import Cluster, open_cluster
+from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.client import ConsumerConfig

@@ -14,15 +14,15 @@ from typing import NoReturn
 
 import trio
 
-from ottla.client.accumulator import Accumulator, ProducerIdentity, record_bytes
-from ottla.client.background import Bell, now_ms, open_background
-from ottla.client.bootstrap import addresses_of
-from ottla.client.cluster import Cluster, open_cluster, raise_for
-from ottla.client.connection import ConnectionLostError
-from ottla.client.delivery import Delivery
-from ottla.client.partitioner import Partitioner, StickyPartitions
-from ottla.client.producer_identities import ProducerIdentities
-from ottla.client.producer_link import ProducerLink
+from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import Cluster, open_cluster, raise_for
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.produce.accumulator import Accumulator, ProducerIdentity, record_bytes
+from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.partitioner import Partitioner, StickyPartitions
+from ottla.client.produce.producer_identities import ProducerIdentities
+from ottla.client.produce.producer_link import ProducerLink
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.model.limits import INT32_MAX

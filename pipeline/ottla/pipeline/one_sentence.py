@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import OttlaError, RefusedError, only_error
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"

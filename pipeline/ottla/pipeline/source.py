@@ -14,9 +14,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.arrow_schema import spark_ddl
 from ottla.pipeline.one_sentence import one_sentence
-from ottla.pipeline.source_options import parse_columns, parse_source_options
+from ottla.pipeline.read.arrow_schema import spark_ddl
+from ottla.pipeline.read.source_options import parse_columns, parse_source_options
 
 NAME = "ottla"
 
@@ -36,27 +36,27 @@ class OttlaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
-        from ottla.pipeline.batch_reader import TopicReader
+        from ottla.pipeline.read.batch_reader import TopicReader
 
         with one_sentence("read options"):
             return TopicReader(parse_source_options(self.options, is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream."""
-        from ottla.pipeline.stream_reader import TopicStreamReader
+        from ottla.pipeline.read.stream_reader import TopicStreamReader
 
         return TopicStreamReader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch query."""
-        from ottla.pipeline.batch_writer import make_batch_writer
+        from ottla.pipeline.write.batch_writer import make_batch_writer
 
         with one_sentence("write to topics"):
             return make_batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a stream."""
-        from ottla.pipeline.stream_writer import make_stream_writer
+        from ottla.pipeline.write.stream_writer import make_stream_writer
 
         with one_sentence("write to topics"):
             return make_stream_writer(self.options, schema, overwrite)
@@ -68,7 +68,7 @@ def register(spark: SparkSession) -> None:
     Spark finds the format by itself where the package is installed (see `pyspark_ottla`), but looks
     for a source only; that streams are seen needs this.
     """
-    from ottla.pipeline.shadow import listen
+    from ottla.pipeline.read.shadow import listen
 
     if not _is_known(spark):
         spark.dataSource.register(OttlaDataSource)

@@ -1,6 +1,6 @@
 """A group's own settings are in force with the answer that says so, over a real socket."""
 
-from ottla.client.connection import BrokerConnection, open_connection
+from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.client.testing import open_test_cluster
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.model.settings.resources import ConfigKind

@@ -9,7 +9,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.client import open_admin, open_producer
-from ottla.client.connection import open_connection
+from ottla.client.network.connection import open_connection
 from ottla.client.testing import ClusterUnderTest, import_cluster, open_test_cluster
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest

@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.broker_driver import Broker
 from ottla.client import ConfigKind, ConfigResource, open_admin
-from ottla.client.connection import BrokerConnection, open_connection
+from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, NodeId, uuid_text

@@ -9,8 +9,8 @@ import pytest
 from ottla.cli.cluster.log_dirs import log_dirs
 from ottla.cli.topics.topic_storage import storage
 from ottla.client.admin import open_admin
-from ottla.client.cluster import Cluster
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection import ConnectionLostError
 from ottla.client.producer import open_producer
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import RefusedError

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from ottla.cli.cluster.survey import SurveyedBroker, SurveyedPartition, _replica, counts_of
-from ottla.client.admin_cluster import QuorumReplica
+from ottla.client.admin_parts.admin_cluster import QuorumReplica
 from ottla.model.ids import ZERO_UUID, NodeId, Offset
 
 NOW_MS = 1_700_000_000_000

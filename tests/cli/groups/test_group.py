@@ -11,7 +11,7 @@ import trio
 
 from ottla.cli.groups import group as command
 from ottla.client.admin import Admin
-from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.endpoints import parse_bootstrap

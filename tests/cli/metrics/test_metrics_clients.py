@@ -20,7 +20,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 
 from ottla.cli.metrics import metrics
 from ottla.client import Admin, open_admin
-from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.testing import ClusterUnderTest
 from ottla.client.testing.fixtures import ottla_cluster
 from ottla.model.errors import ErrorCode

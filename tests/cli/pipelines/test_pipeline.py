@@ -14,9 +14,9 @@ from ottla.cli.pipelines.pipeline_common import exit_code, line_of, session_opti
 from ottla.cli.pipelines.pipeline_lag import QueryLag, summed
 from ottla.cli.pipelines.pipeline_run import parse_words
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.backfill import TimeSpan
-from ottla.pipeline.progress import BatchProgress
-from ottla.pipeline.spark_errors import SparkFailedError
+from ottla.pipeline.archive.backfill import TimeSpan
+from ottla.pipeline.run.progress import BatchProgress
+from ottla.pipeline.run.spark_errors import SparkFailedError
 
 
 def parsed(*words: str) -> object:

@@ -9,7 +9,7 @@ from ottla.cli.topics.config_changes import (
     own_source,
     parse_changes,
 )
-from ottla.client.admin_configs import Append, ConfigEntry, ConfigSynonym, Subtract
+from ottla.client.admin_parts.admin_configs import Append, ConfigEntry, ConfigSynonym, Subtract
 from ottla.model.errors import ConfigError
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 

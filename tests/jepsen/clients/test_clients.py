@@ -11,8 +11,8 @@ import trio
 from confluent_kafka import KafkaError, KafkaException
 
 from ottla.client import Admin, open_admin
-from ottla.client.committer import PendingCommit
 from ottla.client.consumer import Consumer
+from ottla.client.groups.committer import PendingCommit
 from ottla.client.testing import ClusterUnderTest
 from ottla.jepsen.clients import confluent, confluent_queue, own
 from ottla.jepsen.clients.confluent import ConfluentClient

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from ottla.client.transport import TRANSPORT
+from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.clients.renewable import Renewable
 from ottla.model.errors import ErrorCode, RefusedError
 

@@ -7,8 +7,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.client.delivery import RecordMetadata
-from ottla.client.producer_lane import NotDeliveredError
+from ottla.client.produce.delivery import RecordMetadata
+from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.jepsen.clients import confluent_sending, own_sending
 from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.load import Op

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.lab.jepsen_plan import UNKNOWN
-from ottla.client.cluster import open_cluster
+from ottla.client.network.cluster import open_cluster
 from ottla.jepsen.history import EventKind, History
 from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.jepsen.processes import run_driver

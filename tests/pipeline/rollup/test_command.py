@@ -17,10 +17,10 @@ from pyarrow.dataset import dataset
 
 from ottla.cli.main import run
 from ottla.cli.pipelines import pipeline_telemetry
-from ottla.client.connection import open_connection
+from ottla.client.network.connection import open_connection
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap
-from ottla.pipeline.spark_errors import SparkFailedError
+from ottla.pipeline.run.spark_errors import SparkFailedError
 from ottla.telemetry.client_record import decode_record
 from ottla.telemetry.otlp import PointKind
 from ottla.wire.messages.get_telemetry_subscriptions_request import (

@@ -10,7 +10,7 @@ from typing import NoReturn
 import trio
 
 from ottla.client import open_admin, open_producer
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.connection import ConnectionLostError
 from ottla.client.producer import Producer
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import MIB

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ottla.broker.replicas.partition import Partition
-from ottla.client.fetch_session import FetchSessionHandler
+from ottla.client.fetch.fetch_session import FetchSessionHandler
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.settings.broker import BrokerConfig

@@ -25,7 +25,7 @@ from ottla.broker.replicas.follower_fetch import (
 )
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.client.connection import BrokerConnection, ConnectionLostError, open_connection
+from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_connection
 from ottla.model.errors import (
     ErrorCode,
     OttlaError,

@@ -27,8 +27,8 @@ from ottla.cli.common import (
 )
 from ottla.cli.terminal import say
 from ottla.client.admin import Admin, open_admin
-from ottla.client.cluster import raise_for
-from ottla.client.connection import ConnectionLostError, open_connection
+from ottla.client.network.cluster import raise_for
+from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse

@@ -19,7 +19,7 @@ from ottla.cli.terminal import note
 from ottla.client.admin import open_admin
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.doctor import (
+from ottla.pipeline.doctor.doctor import (
     AnswerState,
     DoctorAnswer,
     brokers_finding,
@@ -27,8 +27,8 @@ from ottla.pipeline.doctor import (
     is_worth_a_trial,
     trial_finding,
 )
-from ottla.pipeline.doctor_facts import look
-from ottla.pipeline.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
+from ottla.pipeline.doctor.doctor_facts import look
+from ottla.pipeline.doctor.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
 
 UNHEALTHY = 2
 MAX_TIMESTAMP = -3

@@ -9,7 +9,7 @@ import trio
 
 from ottla.cli.common import print_json, print_table
 from ottla.client.admin import Admin
-from ottla.client.admin_replicas import LogDirDescription
+from ottla.client.admin_parts.admin_replicas import LogDirDescription
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 

@@ -8,7 +8,7 @@ import trio
 from ottla.cli.cluster.reassignment_plan import Move, ReplicaAssignment
 from ottla.cli.outcomes import meaning_of
 from ottla.client.admin import Admin
-from ottla.client.cluster import raise_for
+from ottla.client.network.cluster import raise_for
 from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 

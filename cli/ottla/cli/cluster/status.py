@@ -18,7 +18,7 @@ from ottla.cli.common import (
 )
 from ottla.cli.terminal import say_block
 from ottla.client.admin import Admin, open_admin
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse

@@ -11,9 +11,9 @@ from typing import Any
 import trio
 
 from ottla.client.admin import Admin
-from ottla.client.admin_cluster import QuorumReplica
-from ottla.client.admin_configs import ConfigResource
-from ottla.client.connection import ConnectionLostError, open_connection
+from ottla.client.admin_parts.admin_cluster import QuorumReplica
+from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.resources import ConfigKind

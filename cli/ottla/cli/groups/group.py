@@ -19,7 +19,11 @@ from ottla.cli.groups.group_view import described, lags, of_group, owners, subsc
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import clear_screen, note, say
 from ottla.client.admin import Admin, open_admin
-from ottla.client.admin_groups import GroupDescription, GroupMemberDescription, GroupType
+from ottla.client.admin_parts.admin_groups import (
+    GroupDescription,
+    GroupMemberDescription,
+    GroupType,
+)
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
-from ottla.client.admin_groups import GroupDescription, GroupMemberDescription
+from ottla.client.admin_parts.admin_groups import GroupDescription, GroupMemberDescription
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import LATEST

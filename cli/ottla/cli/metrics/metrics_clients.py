@@ -9,7 +9,7 @@ import trio
 from ottla.cli.common import print_json, print_table
 from ottla.cli.terminal import note
 from ottla.client.admin import Admin
-from ottla.client.admin_telemetry import ClientInstanceDescription
+from ottla.client.admin_parts.admin_telemetry import ClientInstanceDescription
 from ottla.model.errors import ErrorCode, OttlaError
 from ottla.model.ids import NodeId
 from ottla.storage.meta_properties import uuid_to_text

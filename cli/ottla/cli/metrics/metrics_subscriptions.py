@@ -10,7 +10,12 @@ from ottla.cli.terminal import note
 from ottla.cli.times import parse_duration
 from ottla.cli.topics.config_changes import add_dry_run_argument
 from ottla.client.admin import Admin
-from ottla.client.admin_telemetry import INTERVAL_MS, MATCH, METRICS, MetricsSubscription
+from ottla.client.admin_parts.admin_telemetry import (
+    INTERVAL_MS,
+    MATCH,
+    METRICS,
+    MetricsSubscription,
+)
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.client_metrics import MATCHABLE, match_patterns
 

@@ -11,7 +11,12 @@ from ottla.cli.common import counted
 from ottla.cli.metrics.metrics_clients import BROKER_TIMEOUT_S, brokers_of
 from ottla.cli.terminal import note, say_block, say_json
 from ottla.client.admin import Admin
-from ottla.client.admin_telemetry import FROM_NOW, FROM_OLDEST, PushedMetrics, TailedMetrics
+from ottla.client.admin_parts.admin_telemetry import (
+    FROM_NOW,
+    FROM_OLDEST,
+    PushedMetrics,
+    TailedMetrics,
+)
 from ottla.model.errors import CorruptDataError, OttlaError
 from ottla.model.ids import NodeId, uuid_text
 from ottla.telemetry.otlp import HistogramValue, Point, decode, points_of

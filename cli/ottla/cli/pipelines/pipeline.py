@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.cli.pipelines.pipeline_common import exit_code
 from ottla.cli.terminal import note
-from ottla.pipeline.spark_errors import SparkFailedError
+from ottla.pipeline.run.spark_errors import SparkFailedError
 
 
 class Verb(NamedTuple):

@@ -23,8 +23,8 @@ from ottla.cli.times import parse_duration, parse_time
 from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ottla.pipeline.archive import ArchiveOptions
-    from ottla.pipeline.backfill import TimeSpan
+    from ottla.pipeline.archive.archive import ArchiveOptions
+    from ottla.pipeline.archive.backfill import TimeSpan
 
 MILLISECONDS = 1_000
 LATE = "1h"
@@ -84,7 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Archive until told to stop, or once, or a span of time."""
-    from ottla.pipeline.archive import own_place, start_archive
+    from ottla.pipeline.archive.archive import own_place, start_archive
 
     options = archive_options(arguments)
     is_json = arguments.format == "json"
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "TimeSpan") -> int:
     """Add what the archive lacks of a span of time."""
-    from ottla.pipeline.backfill import backfill
+    from ottla.pipeline.archive.backfill import backfill
 
     with open_spark(arguments, options.name) as spark:
         count = backfill(spark, options, span)
@@ -115,7 +115,7 @@ def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span:
 
 def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
     """Return the span of time that is asked for; None for a stream."""
-    from ottla.pipeline.backfill import TimeSpan
+    from ottla.pipeline.archive.backfill import TimeSpan
 
     if arguments.from_ is None:
         if arguments.to is not None:
@@ -132,8 +132,8 @@ def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
 
 def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
     """Return what the command line asks for."""
-    from ottla.pipeline.archive import ArchiveOptions
-    from ottla.pipeline.transforms import load_function
+    from ottla.pipeline.archive.archive import ArchiveOptions
+    from ottla.pipeline.run.transforms import load_function
 
     transform: Any = arguments.transform and load_function("--transform", arguments.transform)
     return ArchiveOptions(

@@ -13,10 +13,10 @@ from ottla.cli.main import REFUSED, UNREACHABLE
 from ottla.cli.terminal import note, say, say_json
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
-from ottla.pipeline.progress import BatchProgress, Totals
-from ottla.pipeline.session import SessionOptions, open_session
-from ottla.pipeline.spark_errors import SparkFailedError
-from ottla.pipeline.watching import QueriesEnding, QueryWatch, asked_by_signals, follow
+from ottla.pipeline.run.progress import BatchProgress, Totals
+from ottla.pipeline.run.session import SessionOptions, open_session
+from ottla.pipeline.run.spark_errors import SparkFailedError
+from ottla.pipeline.run.watching import QueriesEnding, QueryWatch, asked_by_signals, follow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

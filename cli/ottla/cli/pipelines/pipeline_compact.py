@@ -35,10 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compact once and say what was done."""
-    from ottla.pipeline.session import require_pyspark
+    from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()
-    from ottla.pipeline.compaction import Compacted, compact
+    from ottla.pipeline.archive.compaction import Compacted, compact
 
     path = Path(arguments.directory)
     if not path.is_dir():

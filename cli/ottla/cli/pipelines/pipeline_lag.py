@@ -17,7 +17,7 @@ from ottla.cli.common import (
     run_async,
 )
 from ottla.cli.terminal import clear_screen
-from ottla.pipeline.progress import SHADOW_PREFIX
+from ottla.pipeline.run.progress import SHADOW_PREFIX
 from ottla.wire.offset_timestamps import LATEST
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from ottla.cli.pipelines.pipeline_common import (
 )
 from ottla.cli.terminal import note
 from ottla.model.errors import OttlaError
-from ottla.pipeline.archive import trigger_words
-from ottla.pipeline.own_code import OwnCode, read_own_code
-from ottla.pipeline.session import spark_exceptions
-from ottla.pipeline.watching import QueriesEnding, QueryWatch, asked_by_signals, watched_aside
+from ottla.pipeline.archive.archive import trigger_words
+from ottla.pipeline.run.own_code import OwnCode, read_own_code
+from ottla.pipeline.run.session import spark_exceptions
+from ottla.pipeline.run.watching import QueriesEnding, QueryWatch, asked_by_signals, watched_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from ottla.cli.pipelines.pipeline_common import (
 )
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
-from ottla.pipeline.archive_directory import ArchiveDirectory, changing, local_path
-from ottla.pipeline.spark_errors import SparkFailedError
+from ottla.pipeline.archive.archive_directory import ArchiveDirectory, changing, local_path
+from ottla.pipeline.run.spark_errors import SparkFailedError
 
 if TYPE_CHECKING:
     from ottla.pipeline.rollup.stream import TelemetryOptions
@@ -89,7 +89,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Roll up until told to stop, or once."""
-    from ottla.pipeline.session import require_pyspark
+    from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()
     from ottla.pipeline.rollup.stream import start

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ottla.cli.terminal import say
-from ottla.pipeline.package_zip import NAME, make_package_zip
+from ottla.pipeline.run.package_zip import NAME, make_package_zip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import trio
 from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
 from ottla.cli.terminal import note
 from ottla.cli.topics.offsets import offsets_at
-from ottla.client.cluster import Cluster, open_cluster, raise_for
+from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import TopicPartition
 from ottla.model.visible_text import visible, visible_json

@@ -13,8 +13,8 @@ import trio
 
 from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
 from ottla.cli.terminal import note
-from ottla.client.cluster import Cluster, open_cluster, raise_for
-from ottla.client.partitioner import partition_of
+from ottla.client.network.cluster import Cluster, open_cluster, raise_for
+from ottla.client.produce.partitioner import partition_of
 from ottla.model.errors import ConfigError, row_of
 from ottla.model.ids import TopicPartition
 from ottla.wire.apis import PRODUCE_TOPIC_IDS_FROM

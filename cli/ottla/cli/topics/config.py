@@ -24,7 +24,7 @@ from ottla.cli.topics.config_changes import (
     settings_of,
 )
 from ottla.client.admin import Admin, open_admin
-from ottla.client.admin_configs import ConfigEntry
+from ottla.client.admin_parts.admin_configs import ConfigEntry
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 

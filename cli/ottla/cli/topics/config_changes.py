@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.client.admin import Admin
-from ottla.client.admin_configs import Append, ConfigChange, ConfigEntry, ConfigResource, Subtract
+from ottla.client.admin_parts.admin_configs import (
+    Append,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    Subtract,
+)
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.declare import SettingKind

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from ottla.client.cluster import Cluster
-from ottla.client.offset_lookup import find_offsets
+from ottla.client.fetch.offset_lookup import find_offsets
+from ottla.client.network.cluster import Cluster
 from ottla.model.ids import TopicPartition
 
 TIMEOUT_S = 10.0

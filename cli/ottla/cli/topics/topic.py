@@ -18,7 +18,7 @@ from ottla.cli.terminal import say_block
 from ottla.cli.topics.topic_changes import CHANGES, configure_changes
 from ottla.cli.topics.topic_storage import configure_storage, storage
 from ottla.client.admin import Admin, open_admin
-from ottla.client.cluster import raise_for
+from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.storage.meta_properties import uuid_to_text
 from ottla.wire.messages.metadata_response import MetadataResponseTopic

@@ -20,8 +20,8 @@ from ottla.cli.topics.config_changes import (
 )
 from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
-from ottla.client.admin_configs import ConfigEntry
-from ottla.client.cluster import raise_for
+from ottla.client.admin_parts.admin_configs import ConfigEntry
+from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.resources import ConfigKind

@@ -8,7 +8,7 @@ from ottla.cli.common import counted
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import note, say
 from ottla.client.admin import Admin
-from ottla.client.cluster import raise_for
+from ottla.client.network.cluster import raise_for
 from ottla.model.ids import NodeId, TopicPartition
 
 COLUMNS = ("PARTITION", "BROKER", "ROLE", "DIRECTORY", "BYTES", "LAG", "FUTURE")

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from ottla.client.background import lone_errors
+from ottla.client.network.background import lone_errors
 from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
 

@@ -6,7 +6,7 @@ it says so before he does anything: such codes are named by each operation.
 
 from collections.abc import Collection, Mapping
 
-from ottla.client.connection import ConnectionLostError
+from ottla.client.network.connection import ConnectionLostError
 from ottla.jepsen.history import NO_EXTRA, EventKind, Json
 from ottla.jepsen.workloads.load import Completion, Op
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError

@@ -8,7 +8,7 @@ from functools import partial
 import trio
 
 from ottla.client.consumer import Consumer, open_consumer
-from ottla.client.group import NO_LONGER_OURS
+from ottla.client.groups.group import NO_LONGER_OURS
 from ottla.client.producer import Producer, open_producer
 from ottla.jepsen.clients.completions import TROUBLE, failed, ok, troubled
 from ottla.jepsen.clients.own import OwnClient

@@ -7,10 +7,10 @@ from functools import partial
 import trio
 
 from ottla.client.admin import Admin, open_admin
-from ottla.client.background import open_background
-from ottla.client.bootstrap import addresses_of
-from ottla.client.cluster import Cluster, open_cluster
-from ottla.client.offset_lookup import find_offsets
+from ottla.client.fetch.offset_lookup import find_offsets
+from ottla.client.network.background import open_background
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.producer import Producer
 from ottla.jepsen.clients.completions import DEADLINE_S, ok
 from ottla.jepsen.clients.own import OwnClient

@@ -9,9 +9,9 @@ from typing import Any
 
 import trio
 
-from ottla.client.cluster import Cluster, open_cluster
-from ottla.client.connection import ConnectionLostError
-from ottla.client.told import only
+from ottla.client.network.cluster import Cluster, open_cluster
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.told import only
 from ottla.jepsen.clients.completions import failed, ok, troubled, unknown
 from ottla.jepsen.clients.own import OwnClient
 from ottla.jepsen.clients.own_producer_ids import beginning_elsewhere

@@ -6,11 +6,11 @@ from functools import partial
 
 import trio
 
-from ottla.client.bootstrap import addresses_of
-from ottla.client.cluster import Cluster, open_cluster
-from ottla.client.connection import ConnectionLostError
-from ottla.client.coordinator import MOVED, Coordinator
-from ottla.client.group_offsets import Committed, commit_offsets, fetch_offsets
+from ottla.client.groups.coordinator import MOVED, Coordinator
+from ottla.client.groups.group_offsets import Committed, commit_offsets, fetch_offsets
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import Cluster, open_cluster
+from ottla.client.network.connection import ConnectionLostError
 from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok, troubled
 from ottla.jepsen.clients.own import OwnClient
 from ottla.jepsen.clients.own_sending import REQUEST_TIMEOUT_MS

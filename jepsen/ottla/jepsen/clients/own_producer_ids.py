@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from ottla.client.bootstrap import addresses_of
-from ottla.client.cluster import Cluster, open_cluster, raise_for
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.jepsen.clients.completions import ok
 from ottla.jepsen.clients.own import OwnClient
 from ottla.jepsen.clients.own_sending import REQUEST_TIMEOUT_MS

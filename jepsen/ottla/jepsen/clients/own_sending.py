@@ -2,9 +2,9 @@
 
 import trio
 
-from ottla.client.delivery import Delivery
+from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.client.producer import Producer
-from ottla.client.producer_lane import NotDeliveredError
 from ottla.jepsen.clients.completions import DEADLINE_S, TROUBLE, failed, ok, unknown
 from ottla.jepsen.workloads.keys import partition_of
 from ottla.jepsen.workloads.load import Completion, Op

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 import trio
 
-from ottla.client.connection import ConnectionLostError
-from ottla.client.transport import TRANSPORT
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.seams import ByteStream, Transport
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import trio
 
 from ottla.client.admin import Admin, open_admin
-from ottla.client.bootstrap import addresses_of
-from ottla.client.cluster import open_cluster
-from ottla.client.coordinator import open_coordinator
-from ottla.client.group_offsets import fetch_offsets
+from ottla.client.groups.coordinator import open_coordinator
+from ottla.client.groups.group_offsets import fetch_offsets
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import open_cluster
 from ottla.jepsen.clients.completions import TROUBLE, ok
 from ottla.jepsen.workloads.keys import PARTITION_COUNT
 from ottla.jepsen.workloads.load import Completion, LoadPlan, NewTopic, Op

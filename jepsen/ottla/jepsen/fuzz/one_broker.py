@@ -13,7 +13,7 @@ from uuid import UUID
 
 import trio
 
-from ottla.client.transport import TRANSPORT
+from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.fuzz.answering import AnsweringStream, api_versions, framed_answer
 from ottla.wire import apis, codec
 from ottla.wire.codec_types import Message

@@ -26,10 +26,10 @@ from time import monotonic
 import trio
 
 from ottla.client.admin import Admin, open_admin
-from ottla.client.admin_configs import ConfigResource
-from ottla.client.cluster import open_cluster
-from ottla.client.connection import BrokerConnection, ConnectionLostError, open_connection
-from ottla.client.coordinator import open_coordinator
+from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.client.groups.coordinator import open_coordinator
+from ottla.client.network.cluster import open_cluster
+from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_connection
 from ottla.jepsen.oracles.hostile_frames import Frame, FrameMaker, Manner
 from ottla.jepsen.oracles.kafka_values import ClusterNames, ExistingTopic
 from ottla.jepsen.processes.cluster_view import NoAnswerError, ask_quorum

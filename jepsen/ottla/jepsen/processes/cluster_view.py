@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from ottla.client.cluster import Cluster, open_cluster, raise_for
-from ottla.client.connection import open_connection
+from ottla.client.network.cluster import Cluster, open_cluster, raise_for
+from ottla.client.network.connection import open_connection
 from ottla.model.errors import OttlaError
 from ottla.model.ids import METADATA_TOPIC
 from ottla.model.settings.endpoints import parse_address

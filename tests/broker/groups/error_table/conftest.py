@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.client.connection import BrokerConnection, open_connection
+from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_driver import open_socket_server
-from ottla.client.transport import TcpTransport
+from ottla.client.network.transport import TcpTransport
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.noted_errors import NotedErrors

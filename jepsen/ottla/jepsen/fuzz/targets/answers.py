@@ -12,16 +12,16 @@ import trio
 import trio.testing
 
 from ottla.client.admin import Admin, open_admin
-from ottla.client.admin_configs import ConfigResource
+from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.consumer import open_consumer
-from ottla.client.fetched import Fetched
-from ottla.client.producer import open_producer
-from ottla.client.sticky_user_data import (
+from ottla.client.fetch.fetched import Fetched
+from ottla.client.groups.sticky_user_data import (
     read_cooperative_user_data,
     read_sticky_user_data,
     sticky_user_data,
 )
-from ottla.client.transport import TRANSPORT
+from ottla.client.network.transport import TRANSPORT
+from ottla.client.producer import open_producer
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.hostile_broker import Answer, HostileTransport
 from ottla.jepsen.fuzz.target import FuzzTarget, number_of

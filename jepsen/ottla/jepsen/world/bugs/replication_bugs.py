@@ -13,7 +13,7 @@ from ottla.broker.replicas.isr_changes import ChangeOutcome, IsrChange, outcome_
 from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.client.fetch_session import FetchSessionHandler
+from ottla.client.fetch.fetch_session import FetchSessionHandler
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import PartitionState

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ottla.client.connection import ConnectionLostError
-from ottla.client.producer_lane import NotDeliveredError
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, SimulatedCluster
 from ottla.jepsen.world.whole.history import ClientHistory

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.client.transport import TRANSPORT
+from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import Pause, SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation

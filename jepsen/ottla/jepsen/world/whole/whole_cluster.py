@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import trio
 
-from ottla.client.transport import TRANSPORT
+from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome
 from ottla.jepsen.world.rare import Rare

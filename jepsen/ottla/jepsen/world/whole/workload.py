@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import trio
 
 from ottla.client.admin import open_admin
-from ottla.client.connection import ConnectionLostError
 from ottla.client.consumer import Consumer, open_consumer
-from ottla.client.delivery import Delivery
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.client.producer import Producer, open_producer
-from ottla.client.producer_lane import NotDeliveredError
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.whole.client_events import (
     FINAL,

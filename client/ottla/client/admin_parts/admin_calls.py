@@ -1,0 +1,59 @@
+"""What every group of an operator's calls needs: the cluster, a bound in time, patience."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.patience import sit_out
+from ottla.model.errors import ErrorCode, RefusedError, code_of
+from ottla.model.ids import TopicPartition
+
+T = TypeVar("T")
+
+RETRY_WAIT_S = 0.1
+
+
+class AdminCalls:
+    """The ground `Admin` and its parts stand on."""
+
+    def __init__(self, cluster: Cluster, *, client_id: str, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._timeout_ms = int(timeout_s * 1_000)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The view of the cluster that all calls go through."""
+        return self._cluster
+
+    async def _sit_out(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what may be repeated without harm, while the trouble is one that passes."""
+        return await sit_out(
+            attempt, timeout_s=self._timeout_s, retry_wait_s=RETRY_WAIT_S, passes=_passes
+        )
+
+
+def _passes(error: RefusedError) -> bool:
+    """Return whether to ask again: an operator wants to know at once what does not exist."""
+    return error.is_retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def refusal_of(code: int, message: str | None = None) -> RefusedError | None:
+    """Return the refusal that an answer's error code is, with its message; None for NONE."""
+    return None if code == ErrorCode.NONE else RefusedError(code_of(code), message or None)
+
+
+def granted(outcome: T | RefusedError) -> T:
+    """Return what became of one item.  Raises RefusedError if it was refused."""
+    if isinstance(outcome, RefusedError):
+        raise outcome
+    return outcome
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return partition numbers by topic, as requests name them."""
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found

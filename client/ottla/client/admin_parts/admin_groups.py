@@ -1,0 +1,319 @@
+"""Groups of consumers: who is in them, what they have committed, and their end."""
+
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from ottla.client.admin_parts.admin_calls import AdminCalls, by_topic
+from ottla.client.groups.coordinator import Coordinator, open_coordinator
+from ottla.client.groups.group_member import assignment_of
+from ottla.client.groups.group_offsets import Committed, fetch_offsets, try_commit
+from ottla.client.network.cluster import raise_for
+from ottla.client.network.told import known, only
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, code_of
+from ottla.model.ids import NodeId, Offset, TopicPartition
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from ottla.wire.messages.consumer_group_describe_response import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.wire.messages.delete_groups_response import DeleteGroupsResponse
+from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
+from ottla.wire.messages.describe_groups_response import (
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from ottla.wire.messages.list_groups_request import ListGroupsRequest
+from ottla.wire.messages.list_groups_response import ListGroupsResponse
+from ottla.wire.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.wire.messages.offset_delete_response import OffsetDeleteResponse
+
+R = TypeVar("R", bound=Message)
+
+STATES_FROM, TYPES_FROM = 4, 5
+"""From these versions on ListGroups takes states, and types, to choose by."""
+NOT_OF_THE_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+DEAD = "Dead"
+CLASSIC_MEMBER = 0
+"""As a member's type in ConsumerGroupDescribe."""
+
+
+class GroupType(Enum):
+    """How the members of a group agree."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    """KIP-848: the coordinator assigns."""
+    UNKNOWN = ""
+    """The broker is too old to say, or the group of a kind that we do not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as its coordinator lists it."""
+
+    group_id: str
+    protocol_type: str
+    """What its members are: "consumer", "connect", …; empty where it only has offsets."""
+    state: str
+    """Kafka's name: Empty, Stable, PreparingRebalance, …; empty where the broker is too old."""
+    type: GroupType
+    coordinator: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemberDescription:
+    """One member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: frozenset[TopicPartition]
+    target: frozenset[TopicPartition] | None = None
+    """What it is to have, in a group of the new protocol."""
+    member_epoch: int | None = None
+    type: GroupType = GroupType.CLASSIC
+    """The protocol it speaks: a group of the new one may have classic members."""
+    rack: str | None = None
+    topics: tuple[str, ...] | None = None
+    """Topics it subscribes to by name; None where the coordinator is not told."""
+    regex: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group and its members."""
+
+    group_id: str
+    type: GroupType
+    state: str
+    assignor: str
+    members: tuple[GroupMemberDescription, ...]
+    group_epoch: int | None = None
+    """Of the new protocol: counts what changed who is to have what."""
+    assignment_epoch: int | None = None
+
+
+class GroupCalls(AdminCalls):
+    """Calls about groups."""
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[GroupType] = ()
+    ) -> list[GroupListing]:
+        """Return the groups of all coordinators in order, or those of these states and types."""
+        found: dict[str, GroupListing] = {}
+        brokers = (await self._cluster.metadata([])).brokers
+        for node in sorted(NodeId(broker.node_id) for broker in brokers):
+
+            async def attempt(node: NodeId = node) -> list[GroupListing]:
+                return await self.list_groups_of(
+                    node, states=states, types=[one.value for one in types]
+                )
+
+            for listing in await self._sit_out(attempt):
+                found[listing.group_id] = listing
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def list_groups_of(
+        self, node: NodeId, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        """Ask one broker, once, for the groups that it coordinates."""
+        request = ListGroupsRequest()
+        version = await self._cluster.version_of(request.API_KEY, node)
+        if version >= STATES_FROM:
+            request.states_filter = list(states)
+        if version >= TYPES_FROM:
+            request.types_filter = list(types)
+        answer = await self._cluster.request(request, ListGroupsResponse, node=node)
+        raise_for(answer.error_code)
+        return [
+            GroupListing(
+                told.group_id,
+                told.protocol_type,
+                told.group_state,
+                known(GroupType, told.group_type.lower(), GroupType.UNKNOWN),
+                node,
+            )
+            for told in answer.groups
+        ]
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """Return a group's state and its members; GROUP_ID_NOT_FOUND where there is none."""
+        async with self._coordinator(group_id) as coordinator:
+
+            async def attempt() -> GroupDescription:
+                try:
+                    return await self._describe_consumer_group(coordinator)
+                except RefusedError as error:
+                    if error.code not in NOT_OF_THE_NEW_PROTOCOL:
+                        raise
+                return await self._describe_classic_group(coordinator)
+
+            return await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    async def group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+        """Return what a group has committed, of these partitions or of all."""
+        async with self._coordinator(group_id) as coordinator:
+            return await coordinator.until_it_answers(
+                lambda: fetch_offsets(coordinator, partitions), self._timeout_s
+            )
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Let a group without members continue at these offsets."""
+        for refusal in (await self.try_alter_group_offsets(group_id, offsets)).values():
+            raise refusal
+
+    async def try_alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, RefusedError]:
+        """Let a group without members continue at these offsets; return what was refused."""
+        commits = {at: Committed(Offset(offset)) for at, offset in offsets.items()}
+        async with self._coordinator(group_id) as coordinator:
+
+            async def attempt() -> dict[TopicPartition, RefusedError]:
+                refused = await try_commit(coordinator, commits)
+                for refusal in refused.values():
+                    if refusal.is_retriable:
+                        raise refusal
+                return refused
+
+            return await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    async def delete_group(self, group_id: str) -> None:
+        """Forget a group without members, and what it committed."""
+        async with self._coordinator(group_id) as coordinator:
+
+            async def attempt() -> None:
+                answer = await coordinator.request(
+                    DeleteGroupsRequest(groups_names=[group_id]),
+                    DeleteGroupsResponse,
+                    timeout_s=self._timeout_s,
+                )
+                raise_for(only(answer.results, "group").error_code)
+
+            await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Forget what a group committed for these partitions.
+
+        Return what became of each: NONE, or GROUP_SUBSCRIBED_TO_TOPIC where members read the topic.
+        """
+        request = OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=topic,
+                    partitions=[OffsetDeleteRequestPartition(partition_index=i) for i in indexes],
+                )
+                for topic, indexes in by_topic(partitions).items()
+            ],
+        )
+        async with self._coordinator(group_id) as coordinator:
+
+            async def attempt() -> dict[TopicPartition, ErrorCode]:
+                answer = await self._ask(coordinator, request, OffsetDeleteResponse)
+                raise_for(answer.error_code)
+                return {
+                    TopicPartition(topic.name, one.partition_index): code_of(one.error_code)
+                    for topic in answer.topics
+                    for one in topic.partitions
+                }
+
+            return await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    @asynccontextmanager
+    async def _coordinator(self, group_id: str) -> AsyncIterator[Coordinator]:
+        async with open_coordinator(
+            self._cluster, group_id, client_id=self._client_id
+        ) as coordinator:
+            yield coordinator
+
+    async def _ask(self, coordinator: Coordinator, request: Message, response: type[R]) -> R:
+        return await coordinator.request(request, response, timeout_s=self._timeout_s)
+
+    async def _describe_consumer_group(self, coordinator: Coordinator) -> GroupDescription:
+        request = ConsumerGroupDescribeRequest(group_ids=[coordinator.group_id])
+        answer = await self._ask(coordinator, request, ConsumerGroupDescribeResponse)
+        told = only(answer.groups, "group")
+        raise_for(told.error_code, told.error_message)
+        return GroupDescription(
+            group_id=told.group_id,
+            type=GroupType.CONSUMER,
+            state=told.group_state,
+            assignor=told.assignor_name,
+            members=tuple(
+                GroupMemberDescription(
+                    member_id=one.member_id,
+                    instance_id=one.instance_id,
+                    client_id=one.client_id,
+                    host=one.client_host,
+                    assignment=_partitions(one.assignment),
+                    target=_partitions(one.target_assignment),
+                    member_epoch=one.member_epoch,
+                    type=GroupType.CLASSIC
+                    if one.member_type == CLASSIC_MEMBER
+                    else GroupType.CONSUMER,
+                    rack=one.rack_id,
+                    topics=tuple(one.subscribed_topic_names),
+                    regex=one.subscribed_topic_regex or None,
+                )
+                for one in told.members
+            ),
+            group_epoch=told.group_epoch,
+            assignment_epoch=told.assignment_epoch,
+        )
+
+    async def _describe_classic_group(self, coordinator: Coordinator) -> GroupDescription:
+        request = DescribeGroupsRequest(groups=[coordinator.group_id])
+        answer = await self._ask(coordinator, request, DescribeGroupsResponse)
+        told = only(answer.groups, "group")
+        raise_for(told.error_code, told.error_message)
+        if told.group_state == DEAD:
+            # Older versions say so of a group that is not there.
+            raise RefusedError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {coordinator.group_id!r}"
+            )
+        return GroupDescription(
+            group_id=told.group_id,
+            type=GroupType.CLASSIC,
+            state=told.group_state,
+            assignor=told.protocol_data,
+            members=tuple(map(_classic_member, told.members)),
+        )
+
+
+def _classic_member(told: DescribedGroupMember) -> GroupMemberDescription:
+    try:
+        assignment = frozenset(assignment_of(told.member_assignment))
+    except ProtocolError:
+        assignment = frozenset()  # not a consumer: its assignment is its own business
+    return GroupMemberDescription(
+        member_id=told.member_id,
+        instance_id=told.group_instance_id,
+        client_id=told.client_id,
+        host=told.client_host,
+        assignment=assignment,
+    )
+
+
+def _partitions(assignment: Assignment) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic.topic_name, index)
+        for topic in assignment.topic_partitions
+        for index in topic.partitions
+    )

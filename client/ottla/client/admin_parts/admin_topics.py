@@ -1,0 +1,255 @@
+"""Topics, their partitions and their records, as operators make, describe and delete them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.client.admin_parts.admin_calls import AdminCalls, by_topic, granted, refusal_of
+from ottla.client.fetch.offset_lookup import FoundOffset, find_offsets
+from ottla.client.network.cluster import raise_for
+from ottla.client.network.told import only
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, TopicPartition
+from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
+from ottla.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_partitions_response import CreatePartitionsResponse
+from ottla.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.create_topics_response import CreateTopicsResponse
+from ottla.wire.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.wire.messages.delete_records_response import DeleteRecordsResponse
+from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.wire.messages.delete_topics_response import DeleteTopicsResponse
+
+BY_CLUSTER_DEFAULT = -1
+"""As a count of partitions or replicas: what the cluster's settings say."""
+DELETE_BY_NAME_VERSION = DELETE_TOPICS_STATES_FROM - 1
+
+
+class PartitionDescription(NamedTuple):
+    """Who has one partition."""
+
+    partition: int
+    leader: NodeId | None
+    leader_epoch: Epoch
+    replicas: tuple[NodeId, ...]
+    in_sync: tuple[NodeId, ...]
+    offline: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its partitions."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+class CreatedTopic(NamedTuple):
+    """A topic as it was created, or would be."""
+
+    partition_count: int
+    replication_factor: int
+
+
+class TopicCalls(AdminCalls):
+    """Calls about topics.
+
+    A call named in the plural, or `try_…`, asks once and returns what became of each item.
+    """
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int = BY_CLUSTER_DEFAULT,
+        replication_factor: int = BY_CLUSTER_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+        is_rehearsal: bool = False,
+    ) -> None:
+        """Create a topic; with `is_rehearsal` only return whether that would do."""
+
+        async def attempt() -> None:
+            outcomes = await self.create_topics(
+                [name],
+                partition_count=partition_count,
+                replication_factor=replication_factor,
+                configs=(configs or {}).items(),
+                is_rehearsal=is_rehearsal,
+            )
+            granted(only(list(outcomes.values()), "topic"))
+
+        await self._sit_out(attempt)
+
+    async def create_topics(
+        self,
+        names: Iterable[str],
+        *,
+        partition_count: int = BY_CLUSTER_DEFAULT,
+        replication_factor: int = BY_CLUSTER_DEFAULT,
+        configs: Iterable[tuple[str, str]] = (),
+        is_rehearsal: bool = False,
+    ) -> dict[str, CreatedTopic | RefusedError]:
+        """Create topics that are all alike; return what became of each."""
+        settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs]
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partition_count,
+                    replication_factor=replication_factor,
+                    configs=settings,
+                )
+                for name in names
+            ],
+            timeout_ms=self._timeout_ms,
+            validate_only=is_rehearsal,
+        )
+        answer = await self._cluster.request(request, CreateTopicsResponse)
+        return {
+            told.name: refusal_of(told.error_code, told.error_message)
+            or CreatedTopic(told.num_partitions, told.replication_factor)
+            for told in answer.topics
+        }
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records."""
+        granted(only(list((await self.delete_topics([name])).values()), "topic"))
+
+    async def delete_topics(self, names: Iterable[str]) -> dict[str, RefusedError | None]:
+        """Delete topics with all their records; return what became of each, None for deleted."""
+        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self._timeout_ms)
+        answer = await self._cluster.request(
+            request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION
+        )
+        return {
+            told.name or "": refusal_of(told.error_code, told.error_message)
+            for told in answer.responses
+        }
+
+    async def create_partitions(self, topic: str, total_count: int) -> None:
+        """Give a topic more partitions, up to this many; keys may move to others."""
+
+        async def attempt() -> None:
+            outcomes = await self.try_create_partitions({topic: total_count})
+            granted(only(list(outcomes.values()), "topic"))
+
+        await self._sit_out(attempt)
+
+    async def try_create_partitions(
+        self, total_counts: Mapping[str, int], *, is_rehearsal: bool = False
+    ) -> dict[str, RefusedError | None]:
+        """Give topics more partitions; return what became of each, None for done."""
+        request = CreatePartitionsRequest(
+            topics=[
+                CreatePartitionsTopic(name=topic, count=count, assignments=None)
+                for topic, count in total_counts.items()
+            ],
+            timeout_ms=self._timeout_ms,
+            validate_only=is_rehearsal,
+        )
+        answer = await self._cluster.request(request, CreatePartitionsResponse)
+        return {
+            told.name: refusal_of(told.error_code, told.error_message) for told in answer.results
+        }
+
+    async def list_topics(self) -> list[str]:
+        """Return the names of all topics but internal ones, in order."""
+        answer = await self._cluster.metadata()
+        return sorted(topic.name or "" for topic in answer.topics if not topic.is_internal)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """Return a topic's partitions and who has them."""
+        topic = only((await self._cluster.metadata([name])).topics, "topic")
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise_for(topic.error_code, f"there is no topic {name!r}")
+        raise_for(topic.error_code)
+        partitions = [
+            PartitionDescription(
+                partition=one.partition_index,
+                leader=NodeId(one.leader_id) if one.leader_id >= 0 else None,
+                leader_epoch=Epoch(one.leader_epoch),
+                replicas=tuple(map(NodeId, one.replica_nodes)),
+                in_sync=tuple(map(NodeId, one.isr_nodes)),
+                offline=tuple(map(NodeId, one.offline_replicas)),
+            )
+            for one in topic.partitions
+        ]
+        return TopicDescription(
+            name,
+            topic.topic_id or ZERO_UUID,
+            topic.is_internal,
+            tuple(sorted(partitions)),
+        )
+
+    async def list_offsets(
+        self, times_ms: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Return the first offset at or after a time in ms; -2 asks for the first, -1 the end."""
+        return await find_offsets(
+            self._cluster, times_ms, isolation_level=isolation_level, timeout_s=self._timeout_s
+        )
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Offset]:
+        """Delete the records before these offsets (-1: all); return where the partitions begin."""
+        found: dict[TopicPartition, Offset] = {}
+        for at, offset in before.items():
+            found[at] = await self._sit_out(partial(self._delete_once, at, offset))
+        return found
+
+    async def _delete_once(self, at: TopicPartition, offset: int) -> Offset:
+        outcomes = await self.try_delete_records({at: offset})
+        return granted(only(list(outcomes.values()), "partition"))
+
+    async def try_delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Offset | RefusedError]:
+        """Ask every leader once to delete the records before these offsets.
+
+        Return where each partition begins now, or why its records are kept.
+        """
+        led: dict[NodeId, list[TopicPartition]] = {}
+        for at in before:
+            led.setdefault(await self._cluster.leader_of(at), []).append(at)
+        outcomes: dict[TopicPartition, Offset | RefusedError] = {}
+        for leader, partitions in led.items():
+            request = DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            DeleteRecordsPartition(
+                                partition_index=index, offset=before[TopicPartition(topic, index)]
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in by_topic(partitions).items()
+                ],
+                timeout_ms=self._timeout_ms,
+            )
+            answer = await self._cluster.request(request, DeleteRecordsResponse, node=leader)
+            for topic in answer.topics:
+                for told in topic.partitions:
+                    outcomes[TopicPartition(topic.name, told.partition_index)] = refusal_of(
+                        told.error_code
+                    ) or Offset(told.low_watermark)
+        if any(isinstance(outcome, RefusedError) for outcome in outcomes.values()):
+            self._cluster.forget_leaders()
+        return outcomes

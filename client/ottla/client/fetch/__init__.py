@@ -1,0 +1,8 @@
+"""What a consumer reads, and has read ahead.
+
+fetch_link.py     a consumer's connection to one broker
+fetch_session.py  the asking side of a fetch session (pure)
+positions.py      what is read, where it stands, what is fetched ahead (pure)
+fetched.py        batches that were fetched, until somebody asks for a record (pure)
+offset_lookup.py  offsets by time
+"""

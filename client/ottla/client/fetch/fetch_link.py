@@ -1,0 +1,258 @@
+"""A consumer's connection to one broker: one fetch after the other, within one fetch session.
+
+It asks for what `positions` says may be fetched and this broker leads, and hands over what comes.
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from ottla.client.fetch.fetch_session import FetchSessionHandler, TopicKey
+from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.offset_lookup import ISOLATION
+from ottla.client.fetch.positions import PartitionPlace, Positions
+from ottla.client.network.broker_link import BrokerLink, Loss
+from ottla.client.network.cluster import Cluster, KnownLeader
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.pipeline import Pipeline
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError, row_of
+from ottla.model.ids import (
+    NO_EPOCH,
+    ZERO_UUID,
+    Epoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    TopicIdPartition,
+    TopicPartition,
+)
+from ottla.model.settings.client import ConsumerConfig
+from ottla.wire.apis import FETCH, FETCH_TOPIC_IDS_FROM
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
+from ottla.wire.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+
+DIVERGENCE_FROM = 12
+"""From this version on a fetch says the epoch of the last record read (KIP-595)."""
+NO_VERSION = -1
+PATIENCE_MS = 10_000
+"""How much longer than its own wait a fetch may take."""
+
+
+class PartitionRequest:
+    """What was asked of one partition, to know the answer by."""
+
+    __slots__ = ("fetch", "place", "turn")
+
+    def __init__(self, place: PartitionPlace) -> None:
+        self.place = place
+        self.turn = place.turn
+        self.fetch = place.fetch
+
+    def is_still(self, place: PartitionPlace) -> bool:
+        """Return whether the session asks what is wanted of a partition now.
+
+        A partition given away and taken again has another place: it begins again.
+        """
+        return self.is_same_course(place) and self.fetch == place.fetch
+
+    def is_same_course(self, place: PartitionPlace) -> bool:
+        """Return whether reading alone has moved the position since."""
+        return self.place is place and self.turn == place.turn
+
+
+class FetchLink(BrokerLink):
+    """Fetches from one broker what its partitions have."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        cluster: Cluster,
+        positions: Positions,
+        config: ConsumerConfig,
+        on_records: Callable[[], None],
+        on_stale: Callable[[str], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(node, cluster, config)
+        self._positions = positions
+        self._config = config
+        self._on_records = on_records
+        self._on_stale = on_stale
+        self._on_failure = on_failure
+        self._version = NO_VERSION
+        """Of the session; it is begun again with another."""
+        self._session = FetchSessionHandler()
+        self._asked: dict[TopicKey, tuple[PartitionRequest, Epoch]] = {}
+
+    def _has_work(self) -> bool:
+        return bool(self._wanted())
+
+    def _lose(self, why: Loss) -> None:
+        if isinstance(why, RefusedError) and why.code is ErrorCode.UNSUPPORTED_VERSION:
+            self._on_failure(why)
+        self._begin_session(NO_VERSION)
+        for place in self._wanted():
+            self._on_stale(place.at.topic)
+
+    def _wanted(self) -> list[PartitionPlace]:
+        known_leader, node = self._cluster.known_leader, self.node
+        return [
+            place
+            for place in self._positions.fetchable()
+            if (leader := known_leader(place.at)) is not None
+            and leader.node == node
+            and place.at.topic in self._cluster.topics
+        ]
+
+    async def _serve(self, pipeline: Pipeline) -> None:
+        highest = pipeline.version_of(FETCH)
+        while True:
+            wanted = self._wanted()
+            if not wanted:
+                await self.bell.wait()
+                continue
+            topics = self._cluster.topics
+            # Whoever told us of a topic may not have known ids yet.
+            has_ids = highest >= FETCH_TOPIC_IDS_FROM and all(
+                topics[place.at.topic].topic_id != ZERO_UUID for place in wanted
+            )
+            version = highest if has_ids else min(highest, FETCH_TOPIC_IDS_FROM - 1)
+            if version != self._version:
+                self._begin_session(version)
+            has_news = self._tell({self._key_of(place): place for place in wanted})
+            await self._fetch_once(pipeline, is_hasty=has_news)
+
+    def _begin_session(self, version: int) -> None:
+        self._version = version
+        self._session = FetchSessionHandler()
+        self._asked.clear()
+
+    def _key_of(self, place: PartitionPlace) -> TopicKey:
+        if self._version < FETCH_TOPIC_IDS_FROM:
+            return place.at
+        return TopicIdPartition(self._cluster.topics[place.at.topic].topic_id, place.at.partition)
+
+    def _tell(self, wanted: dict[TopicKey, PartitionPlace]) -> bool:
+        """Bring the session up to what is wanted; return whether a partition is new in it."""
+        has_news = False
+        for at in [at for at in self._asked if at not in wanted]:
+            self._session.forget(at)
+            del self._asked[at]
+        for at, place in wanted.items():
+            before = self._asked.get(at)
+            leader = self._cluster.known_leader(place.at)
+            epoch = NO_EPOCH if leader is None else leader.epoch
+            if before is not None and before[0].is_still(place) and before[1] == epoch:
+                continue
+            has_news |= before is None or not before[0].is_same_course(place)
+            self._asked[at] = (PartitionRequest(place), epoch)
+            self._session.want(
+                at,
+                FetchPartition(
+                    partition=at.partition,
+                    current_leader_epoch=epoch,
+                    fetch_offset=place.fetch.offset,
+                    last_fetched_epoch=(
+                        place.fetch.epoch if self._version >= DIVERGENCE_FROM else NO_EPOCH
+                    ),
+                    partition_max_bytes=self._config.partition_bytes_max,
+                ),
+            )
+        return has_news
+
+    async def _fetch_once(self, pipeline: Pipeline, *, is_hasty: bool) -> None:
+        config = self._config
+        # What was asked for the first time is looked at at once: it shall not wait for others.
+        wait_ms = 0 if is_hasty else config.fetch_wait_ms_max
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=config.fetch_bytes_min,
+            max_bytes=config.fetch_bytes_max,
+            isolation_level=ISOLATION[config.isolation_level],
+        )
+        self._session.fill(request)
+        asked = {at: one for at, (one, _) in self._asked.items()}
+        with trio.move_on_after((wait_ms + PATIENCE_MS) / 1_000) as scope:
+            answer = await pipeline.request(request, FetchResponse, self._version)
+        if scope.cancelled_caught:
+            raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
+        try:
+            self._session.take(answer)
+        except RefusedError as error:
+            if not error.is_retriable:
+                raise
+            return
+        for endpoint in answer.node_endpoints:
+            self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
+        has_errors = False
+        for topic in answer.responses:
+            for data in topic.partitions:
+                has_errors |= self._take(asked, topic, data)
+        if has_errors:
+            await trio.sleep(config.retry_backoff_ms / 1_000)
+
+    def _take(
+        self,
+        asked: dict[TopicKey, PartitionRequest],
+        topic: FetchableTopicResponse,
+        data: PartitionData,
+    ) -> bool:
+        at: TopicKey = TopicIdPartition(topic.topic_id, data.partition_index)
+        if self._version < FETCH_TOPIC_IDS_FROM:
+            at = TopicPartition(topic.topic, data.partition_index)
+        one = asked.get(at)
+        if one is None:
+            return False
+        try:
+            return self._take_partition(one, data)
+        except (RefusedError, CorruptDataError) as error:
+            self._on_failure(error)
+            return True
+
+    def _take_partition(self, asked: PartitionRequest, data: PartitionData) -> bool:
+        """Take in one partition's answer; return whether it was an error to wait after."""
+        place, turn = asked.place, asked.turn
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._positions.on_out_of_range(place, turn)
+            self._on_records()
+        elif data.error_code != ErrorCode.NONE:
+            row = row_of(data.error_code)
+            if not row.is_retriable:
+                raise RefusedError(ErrorCode(row.code), f"{place.at}: {row.meaning}")
+            hint = data.current_leader
+            leader = KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
+            if self._cluster.learn_leader(place.at, leader):
+                self._on_records()
+                return False
+            self._on_stale(place.at.topic)
+            return True
+        elif data.diverging_epoch.end_offset >= 0:
+            end = data.diverging_epoch
+            self._positions.on_diverged(
+                place, turn, OffsetAndEpoch(Offset(end.end_offset), Epoch(end.epoch))
+            )
+            self._on_records()
+        elif data.records:
+            assert isinstance(data.records, memoryview | bytes)
+            aborted = None
+            if self._config.isolation_level == "read_committed":
+                aborted = [
+                    (one.producer_id, Offset(one.first_offset))
+                    for one in data.aborted_transactions or ()
+                ]
+            fetched = Fetched(
+                place.at,
+                asked.fetch.offset,
+                asked.fetch.epoch,
+                data.records,
+                aborted=aborted,
+                check_crcs=self._config.check_crcs,
+            )
+            if self._positions.on_fetched(place, turn, fetched):
+                self._on_records()
+        return False

@@ -1,0 +1,221 @@
+"""Which partitions a consumer reads, where it stands in each, and what is fetched ahead.
+
+Pure.  A position is the offset of the next record the application gets; fetching runs ahead of it,
+by about one answer.  Whatever moves a position otherwise than by reading drops what was fetched
+ahead, and an answer to a question asked before that is dropped too.  Invariants: NothingIsSkipped
+(positions move by what was given out, else only by seek, reset or a told divergence), EachOnce.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ottla.client.fetch.fetched import ConsumerRecord, Fetched
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch, TopicPartition
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
+
+RESETS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+class PartitionPlace:
+    """One partition: where the application stands, where fetching stands."""
+
+    __slots__ = (
+        "at",
+        "fetch",
+        "fetched",
+        "is_paused",
+        "lookup",
+        "position",
+        "turn",
+    )
+
+    def __init__(self, at: TopicPartition) -> None:
+        self.at = at
+        self.position: OffsetAndEpoch | None = None
+        """The next record to give out, and the epoch of the one before it; None until known."""
+        self.fetch = OffsetAndEpoch(Offset(0), NO_EPOCH)
+        self.fetched: deque[Fetched] = deque()
+        self.is_paused = False
+        self.lookup: int | None = None
+        """The timestamp to look up instead (EARLIEST and LATEST too); None: the committed offset,
+        or else what `auto.offset.reset` says."""
+        self.turn = 0
+        """Counts what moved the position otherwise than by reading."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return how much is fetched ahead."""
+        return sum(one.size_bytes for one in self.fetched)
+
+
+class Positions:
+    """The partitions a consumer is assigned."""
+
+    def __init__(self, auto_offset_reset: str, ahead_bytes: int) -> None:
+        self._reset = RESETS.get(auto_offset_reset)
+        self._ahead_bytes = ahead_bytes
+        self._places: dict[TopicPartition, PartitionPlace] = {}
+        self._ready: dict[TopicPartition, PartitionPlace] = {}
+        """Those where something is fetched; who gave out last stands last."""
+        self._is_hungry = False
+
+    def __contains__(self, at: object) -> bool:
+        return at in self._places
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._places)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these and no others; who stays keeps its position."""
+        self._places = {at: self._places.get(at) or PartitionPlace(at) for at in partitions}
+        self._ready = {at: place for at, place in self._ready.items() if at in self._places}
+
+    def find(self, at: TopicPartition) -> PartitionPlace | None:
+        """Return a partition's place, None where it is not assigned."""
+        return self._places.get(at)
+
+    def place(self, at: TopicPartition) -> PartitionPlace:
+        """Return a partition's place; refuse where it is not assigned."""
+        found = self._places.get(at)
+        if found is None:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"{at} is not assigned to this consumer")
+        return found
+
+    def seek(self, at: TopicPartition, offset: Offset, epoch: Epoch = NO_EPOCH) -> None:
+        """Go on at an offset; `epoch` is that of the record before it, where that is known."""
+        place = self.place(at)
+        self._move(place, OffsetAndEpoch(offset, epoch))
+
+    def look_up(self, at: TopicPartition, timestamp_ms: int | None) -> None:
+        """Go on where a look-up says: at a time, EARLIEST, LATEST, or as `auto.offset.reset` is."""
+        place = self.place(at)
+        self._move(place, None)
+        place.lookup = timestamp_ms
+
+    def unplaced(self) -> list[PartitionPlace]:
+        """Return the partitions whose position must be looked up."""
+        return [place for place in self._places.values() if place.position is None]
+
+    def reset_of(self, place: PartitionPlace) -> int:
+        """Return the timestamp to look up for a partition without a position; refuse if none is."""
+        timestamp = self._reset if place.lookup is None else place.lookup
+        if timestamp is None:
+            raise RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{place.at} has no position, and auto.offset.reset is none",
+            )
+        return timestamp
+
+    def fetchable(self) -> list[PartitionPlace]:
+        """Return the partitions to fetch now: placed, not paused, not far enough ahead."""
+        return [
+            place
+            for place in self._places.values()
+            if place.position is not None
+            and not place.is_paused
+            and place.buffered_bytes < self._ahead_bytes
+        ]
+
+    def has_hunger(self) -> bool:
+        """Return whether reading made room to fetch ahead since this was asked last."""
+        hungry, self._is_hungry = self._is_hungry, False
+        return hungry
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Give out records that are there, at most so many, and move the positions behind them.
+
+        Partitions take turns, an answer's worth each.
+        """
+        taken: list[ConsumerRecord] = []
+        while len(taken) < count and (place := self._first_ready()) is not None:
+            first = place.fetched[0]
+            try:
+                taken += first.take(count - len(taken))
+            except CorruptDataError:
+                if taken:
+                    return taken  # first what is good: it comes again
+                raise
+            place.position = OffsetAndEpoch(first.offset, first.epoch)
+            if first.is_drained:
+                place.fetched.popleft()
+                self._is_hungry = True
+                del self._ready[place.at]
+                if place.fetched:
+                    self._ready[place.at] = place
+        return taken
+
+    def _first_ready(self) -> PartitionPlace | None:
+        for place in self._ready.values():
+            if not place.is_paused:
+                return place
+        return None
+
+    def on_fetched(self, place: PartitionPlace, turn: int, fetched: Fetched) -> bool:
+        """Take in an answer; return whether it has records that are still wanted."""
+        if self._is_stale(place, turn) or place.fetch.offset != fetched.offset:
+            return False
+        place.fetch = OffsetAndEpoch(fetched.end_offset, fetched.end_epoch)
+        if fetched.is_drained:
+            return False
+        place.fetched.append(fetched)
+        self._ready.setdefault(place.at, place)
+        return True
+
+    def on_out_of_range(self, place: PartitionPlace, turn: int) -> None:
+        """Go where `auto.offset.reset` says; refuse where it says none."""
+        if self._is_stale(place, turn):
+            return
+        if place.fetch.epoch != NO_EPOCH:
+            # The leader may only have forgotten that epoch: the offset alone decides.
+            place.fetch = OffsetAndEpoch(place.fetch.offset, NO_EPOCH)
+            return
+        if place.fetched:
+            return  # read what there is; the question comes again behind it
+        if self._reset is None:
+            assert place.position is not None
+            raise RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{place.at} has no offset {place.position.offset} any more, and "
+                "auto.offset.reset is none",
+            )
+        self._move(place, None)
+        place.lookup = self._reset
+
+    def on_diverged(self, place: PartitionPlace, turn: int, end: OffsetAndEpoch) -> None:
+        """Follow the leader's log, which parts from what was read at `end` (KIP-320).
+
+        Refuse where records that were given out are not in the log any more and
+        `auto.offset.reset` is none; else go on where the logs part.
+        """
+        if self._is_stale(place, turn):
+            return
+        position = place.position
+        assert position is not None
+        if position.offset <= end.offset:
+            self._move(place, position)
+            return
+        if self._reset is None:
+            raise RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{place.at} was truncated to offset {end.offset} after records up to "
+                f"{position.offset} were read, and auto.offset.reset is none",
+            )
+        self._move(place, end)
+
+    def on_placed(self, place: PartitionPlace, turn: int, found: OffsetAndEpoch) -> None:
+        """Take in the answer to a look-up."""
+        if not self._is_stale(place, turn) and place.position is None:
+            self._move(place, found)
+
+    def _is_stale(self, place: PartitionPlace, turn: int) -> bool:
+        return self._places.get(place.at) is not place or place.turn != turn
+
+    def _move(self, place: PartitionPlace, position: OffsetAndEpoch | None) -> None:
+        place.turn += 1
+        place.fetched.clear()
+        self._ready.pop(place.at, None)
+        place.position = position
+        place.lookup = None
+        if position is not None:
+            place.fetch = position

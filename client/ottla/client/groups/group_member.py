@@ -1,0 +1,293 @@
+"""One member of a group by the classic protocol: what it sends next, and what answers mean to it.
+
+Pure.  It joins, is told the generation (and, when it leads, the others' subscriptions), syncs,
+is told its partitions, and heartbeats until it must join again.  Invariants: OneGeneration (an
+assignment belongs to the generation it was made in; losing the generation loses it), ClaimsItsOwn
+(a cooperative member claims what it reads, any other one nothing).
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from typing import NamedTuple
+
+from ottla.client.groups.assignors import ASSIGNORS, COOPERATIVE, MemberSubscription
+from ottla.client.groups.sticky_user_data import (
+    NO_GENERATION,
+    cooperative_user_data,
+    read_cooperative_user_data,
+    read_sticky_user_data,
+    sticky_user_data,
+)
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, code_of
+from ottla.model.ids import TopicPartition
+from ottla.model.settings.client import ConsumerConfig
+from ottla.wire import codec
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.wire.messages.consumer_protocol_assignment import TopicPartition as AssignedPartitions
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedPartitions
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+PROTOCOL_TYPE = "consumer"
+SUBSCRIPTION_VERSION = 2
+"""Owned partitions from 1, their generation from 2."""
+ASSIGNMENT_VERSION = 0
+VERSION_BYTES = 2
+STICKY = "sticky"
+COOPERATIVE_STICKY = "cooperative-sticky"
+
+
+class Membership(NamedTuple):
+    """Who commits: a member in its generation, or nobody in particular."""
+
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+NO_MEMBER = Membership()
+
+
+class Step(Enum):
+    """What to do after an answer."""
+
+    GO_ON = auto()
+    JOIN_AGAIN = auto()
+    FIND_COORDINATOR = auto()
+    WAIT = auto()
+
+
+AFTER = {
+    ErrorCode.NONE: Step.GO_ON,
+    ErrorCode.REBALANCE_IN_PROGRESS: Step.JOIN_AGAIN,
+    ErrorCode.ILLEGAL_GENERATION: Step.JOIN_AGAIN,
+    ErrorCode.UNKNOWN_MEMBER_ID: Step.JOIN_AGAIN,
+    ErrorCode.MEMBER_ID_REQUIRED: Step.JOIN_AGAIN,
+    ErrorCode.NOT_COORDINATOR: Step.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Step.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
+    ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
+}
+"""What each code means to a member; every other one ends its membership with an error."""
+
+
+class GroupMember:
+    """A member: who it is, in which generation, with what."""
+
+    def __init__(self, group_id: str, config: ConsumerConfig) -> None:
+        self.group_id = group_id
+        self.member_id = ""
+        self.generation_id = NO_GENERATION
+        self.assignment: tuple[TopicPartition, ...] = ()
+        self._config = config
+        self._protocol_name = ""
+        self._members: dict[str, MemberSubscription] = {}
+        self._owned: tuple[TopicPartition, ...] = ()
+        self._owned_generation_id = NO_GENERATION
+        self.is_leader = False
+        self.is_cooperative = set(config.partition_assignment_strategy) <= COOPERATIVE
+        """Whether it keeps what it has while the group rebalances."""
+
+    @property
+    def membership(self) -> Membership:
+        """Who commits."""
+        return Membership(self.generation_id, self.member_id, self._config.group_instance_id)
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """The topics the group's members subscribed to; known to who leads."""
+        return frozenset(topic for member in self._members.values() for topic in member.topics)
+
+    def join_request(self, topics: Iterable[str]) -> JoinGroupRequest:
+        """Return what to send to enter the next generation."""
+        return JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=self._config.session_timeout_ms,
+            rebalance_timeout_ms=self._config.poll_interval_ms_max,
+            member_id=self.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=self._subscription(name, topics))
+                for name in self._config.partition_assignment_strategy
+            ],
+        )
+
+    def _subscription(self, protocol_name: str, topics: Iterable[str]) -> bytes:
+        user_data: bytes | None = None
+        if protocol_name == STICKY:
+            user_data = sticky_user_data(self._owned, self._owned_generation_id)
+        elif protocol_name == COOPERATIVE_STICKY:
+            user_data = cooperative_user_data(self._owned_generation_id)
+        claimed = self._owned if self.is_cooperative else ()
+        return _with_version(
+            ConsumerProtocolSubscription(
+                topics=sorted(topics),
+                user_data=user_data,
+                owned_partitions=[
+                    OwnedPartitions(topic=topic, partitions=indexes)
+                    for topic, indexes in _by_topic(claimed).items()
+                ],
+                generation_id=self._owned_generation_id,
+            ),
+            SUBSCRIPTION_VERSION,
+        )
+
+    def on_joined(self, answer: JoinGroupResponse) -> Step:
+        """Take in the answer to a join."""
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            return Step.JOIN_AGAIN
+        step = self._after(answer.error_code)
+        if step is Step.GO_ON:
+            self.member_id = answer.member_id
+            self.generation_id = answer.generation_id
+            self._protocol_name = answer.protocol_name or ""
+            if self._protocol_name not in self._config.partition_assignment_strategy:
+                raise ProtocolError(f"the group agreed on {answer.protocol_name!r}, not offered")
+            self.is_leader = answer.leader == answer.member_id
+            self._members = {
+                member.member_id: _subscription_of(
+                    self._protocol_name, member.metadata, member.group_instance_id
+                )
+                for member in answer.members
+            }
+        return step
+
+    def sync_request(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
+        """Return what to send next; who leads shares out the partitions of the topics."""
+        assignments: list[SyncGroupRequestAssignment] = []
+        if self.is_leader:
+            shared = ASSIGNORS[self._protocol_name](self._members, partition_counts)
+            assignments = [
+                SyncGroupRequestAssignment(
+                    member_id=member_id,
+                    assignment=_with_version(
+                        ConsumerProtocolAssignment(
+                            assigned_partitions=[
+                                AssignedPartitions(topic=topic, partitions=indexes)
+                                for topic, indexes in _by_topic(partitions).items()
+                            ]
+                        ),
+                        ASSIGNMENT_VERSION,
+                    ),
+                )
+                for member_id, partitions in shared.items()
+            ]
+        return SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self._protocol_name,
+            assignments=assignments,
+        )
+
+    def on_synced(self, answer: SyncGroupResponse) -> Step:
+        """Take in the answer to a sync: the partitions of this generation."""
+        step = self._after(answer.error_code)
+        if step is Step.GO_ON:
+            self.assignment = assignment_of(answer.assignment)
+            self._owned, self._owned_generation_id = self.assignment, self.generation_id
+        return step
+
+    def heartbeat_request(self) -> HeartbeatRequest:
+        """Return what says that it is there."""
+        return HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+
+    def on_code(self, code: int) -> Step:
+        """Take in the answer to a heartbeat or a commit."""
+        return self._after(code)
+
+    def leave_request(self, reason: str) -> LeaveGroupRequest:
+        """Return what says that it goes."""
+        return LeaveGroupRequest(
+            group_id=self.group_id,
+            members=[MemberIdentity(member_id=self.member_id, reason=reason)],
+        )
+
+    def forget(self, *, is_expelled: bool) -> None:
+        """Be in no generation; who was expelled, or left, begins as a new member."""
+        self.generation_id = NO_GENERATION
+        self.assignment = ()
+        self.is_leader = False
+        if is_expelled:
+            self.member_id = ""
+        if is_expelled or self.is_cooperative:
+            self._owned, self._owned_generation_id = (), NO_GENERATION
+
+    def _after(self, code: int) -> Step:
+        step = AFTER.get(code_of(code))
+        if step is None:
+            raise RefusedError(code_of(code))
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.forget(is_expelled=True)
+        elif code == ErrorCode.ILLEGAL_GENERATION:
+            self.forget(is_expelled=False)
+        return step
+
+
+def _with_version(
+    message: "ConsumerProtocolSubscription | ConsumerProtocolAssignment", version: int
+) -> bytes:
+    return version.to_bytes(VERSION_BYTES, "big") + codec.encode(message, version)
+
+
+def _version_of(data: bytes | memoryview, highest: int) -> int:
+    if len(data) < VERSION_BYTES:
+        raise ProtocolError("a group member's metadata has no version")
+    # A newer version only adds fields behind those we know.
+    return min(int.from_bytes(data[:VERSION_BYTES], "big"), highest)
+
+
+def _subscription_of(
+    protocol_name: str, data: bytes | memoryview, instance_id: str | None
+) -> MemberSubscription:
+    version = _version_of(data, ConsumerProtocolSubscription.VERSIONS[-1])
+    found, _ = codec.decode_prefix(
+        ConsumerProtocolSubscription, version, memoryview(data), VERSION_BYTES
+    )
+    owned = tuple(
+        TopicPartition(one.topic, index)
+        for one in found.owned_partitions
+        for index in one.partitions
+    )
+    generation_id = found.generation_id
+    if protocol_name == STICKY:
+        owned, generation_id = read_sticky_user_data(found.user_data) or (owned, generation_id)
+    elif generation_id == NO_GENERATION and protocol_name == COOPERATIVE_STICKY:
+        generation_id = read_cooperative_user_data(found.user_data)
+    return MemberSubscription(frozenset(found.topics), instance_id, owned, generation_id)
+
+
+def assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
+    """Return what a member is told to read; ProtocolError where the bytes say nothing of that."""
+    if not data:
+        return ()
+    version = _version_of(data, ConsumerProtocolAssignment.VERSIONS[-1])
+    found, _ = codec.decode_prefix(
+        ConsumerProtocolAssignment, version, memoryview(data), VERSION_BYTES
+    )
+    return tuple(
+        TopicPartition(one.topic, index)
+        for one in found.assigned_partitions
+        for index in one.partitions
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found

@@ -1,0 +1,12 @@
+"""Connections to brokers, and who leads what.
+
+bootstrap.py    where a client asks first
+transport.py    how connections are made: TCP, unless the world says otherwise
+connection.py   one connection to one broker, whose users take turns
+pipeline.py     one connection with several requests in flight
+broker_link.py  a connection to one broker that comes back
+cluster.py      who leads what; a connection to whoever is asked
+patience.py     repeats what may be repeated without harm
+told.py         what brokers tell, read with caution (pure)
+background.py   tasks that serve a block and end with it
+"""

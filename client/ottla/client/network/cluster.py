@@ -1,0 +1,339 @@
+"""A client's view of a cluster: who leads what, and an open connection to whoever is asked.
+
+The view is asked for again when it proves stale; it is never trusted to be right.
+"""
+
+import math
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+import trio
+
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.pipeline import Pipeline, open_pipeline
+from ottla.client.network.told import only
+from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
+from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+
+R = TypeVar("R", bound=Message)
+
+RETRY_WAIT_S = 0.1
+NEXT_BROKER_AFTER_S = 0.5
+"""A first broker that has not answered by then may hang; the next is tried beside it."""
+
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+class KnownLeader(NamedTuple):
+    """Who leads a partition, since which epoch."""
+
+    node: NodeId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """What the last answer said of a topic."""
+
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[int, ...]
+    available: tuple[int, ...]
+    """Those that have a leader."""
+    at: Mapping[int, TopicPartition]
+    """The partitions' names, made once: a producer needs one for every record."""
+
+
+class Cluster:
+    """The brokers of one cluster, each connected when first needed.
+
+    Tasks share it: requests to one broker travel together on one connection.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Iterable[tuple[str, int]],
+        *,
+        client_id: str = "ottla",
+        request_timeout_s: float | None = None,
+    ) -> None:
+        self.cluster_id: str | None = None
+        """As the last answer told it."""
+        self.topics: dict[str, KnownTopic] = {}
+        self.names: dict[UUID, str] = {}
+        """Names by topic id, of topics that are gone too: an id never gets another name."""
+        self._bootstrap = list(bootstrap)
+        self._client_id = client_id
+        self._request_timeout_s = request_timeout_s
+        self._addresses: dict[NodeId, tuple[str, int]] = {}
+        self._connections: dict[tuple[str, int], Pipeline] = {}
+        self._connecting: dict[tuple[str, int], trio.Lock] = {}
+        self._failed_at: dict[tuple[str, int], float] = {}
+        self._leaders: dict[TopicPartition, KnownLeader] = {}
+
+    async def metadata(
+        self, topics: Iterable[str] | None = None, *, may_create: bool = False
+    ) -> MetadataResponse:
+        """Ask any broker for the named topics (all of them for None) and remember the answer."""
+        request = MetadataRequest(
+            topics=None
+            if topics is None
+            else [MetadataRequestTopic(name=name) for name in sorted(topics)],
+            allow_auto_topic_creation=may_create,
+        )
+        return await self._learn(request)
+
+    async def learn_names(self, topic_ids: Iterable[UUID]) -> None:
+        """Ask any broker for topics by their ids; those it does not know stay unknown."""
+        await self._learn(
+            MetadataRequest(
+                topics=[MetadataRequestTopic(topic_id=one, name=None) for one in topic_ids],
+                allow_auto_topic_creation=False,
+            )
+        )
+
+    async def _learn(self, request: MetadataRequest) -> MetadataResponse:
+        answer = await self.request(request, MetadataResponse)
+        if answer.brokers:
+            self._addresses = {
+                NodeId(broker.node_id): (broker.host, broker.port) for broker in answer.brokers
+            }
+        self.cluster_id = answer.cluster_id
+        for topic in answer.topics:
+            self._learn_topic(topic)
+        return answer
+
+    def known_leader(self, partition: TopicPartition) -> KnownLeader | None:
+        """Return who is believed to lead a partition, without asking."""
+        return self._leaders.get(partition)
+
+    def address_of(self, node: NodeId) -> tuple[str, int] | None:
+        """Return where a broker is believed to be, without asking."""
+        return self._addresses.get(node)
+
+    def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:
+        """Take a broker's hint who leads (KIP-951); return whether it is news."""
+        known = self._leaders.get(partition)
+        if leader.node < 0 or leader.node not in self._addresses:
+            return False
+        if known is not None and known.epoch >= leader.epoch:
+            return False
+        self._leaders[partition] = leader
+        return True
+
+    def learn_address(self, node: NodeId, host: str, port: int) -> None:
+        """Take a broker's hint where another one is."""
+        self._addresses[node] = (host, port)
+
+    def _learn_topic(self, topic: MetadataResponseTopic) -> None:
+        name = topic.name or ""
+        known = self.topics.get(name)
+        is_new = known is not None and known.topic_id != topic.topic_id
+        if topic.error_code != ErrorCode.NONE or is_new:
+            # It is gone, or another one has its name now: epochs begin again.
+            self.topics.pop(name, None)
+            for one in [one for one in self._leaders if one.topic == name]:
+                del self._leaders[one]
+        if topic.error_code != ErrorCode.NONE:
+            return
+        for partition in topic.partitions:
+            one = TopicPartition(name, partition.partition_index)
+            found = KnownLeader(NodeId(partition.leader_id), Epoch(partition.leader_epoch))
+            before = self._leaders.get(one)
+            if before is not None and NO_EPOCH < found.epoch < before.epoch:
+                continue  # this broker has not heard yet what another one told us
+            if found.node < 0:
+                self._leaders.pop(one, None)
+            else:
+                self._leaders[one] = found
+        if topic.topic_id is not None and topic.topic_id != ZERO_UUID:
+            self.names[topic.topic_id] = name
+        numbers = sorted(partition.partition_index for partition in topic.partitions)
+        at = {number: TopicPartition(name, number) for number in numbers}
+        self.topics[name] = KnownTopic(
+            topic_id=topic.topic_id or ZERO_UUID,
+            is_internal=topic.is_internal,
+            partitions=tuple(numbers),
+            available=tuple(n for n in numbers if at[n] in self._leaders),
+            at=at,
+        )
+
+    async def partitions_of(
+        self, topic: str, *, may_create: bool = False, deadline_s: float = 10.0
+    ) -> list[int]:
+        """Return a topic's partition numbers, with or without a leader each.
+
+        Raises RefusedError if there is no such topic, and none has been created in time.
+        """
+        code: int = ErrorCode.NONE
+        with trio.move_on_after(deadline_s):
+            while True:
+                answer = await self.metadata([topic], may_create=may_create)
+                found = only(answer.topics, "topic")
+                code = found.error_code
+                if code == ErrorCode.NONE and found.partitions:
+                    return sorted(p.partition_index for p in found.partitions)
+                # While a topic is being created it is unknown.
+                is_passing = may_create and row_of(code).is_retriable
+                if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and not is_passing:
+                    break
+                await trio.sleep(RETRY_WAIT_S)
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise_for(code, f"there is no topic {topic!r}")
+        if code != ErrorCode.LEADER_NOT_AVAILABLE:
+            raise_for(code, f"topic {topic!r}: {row_of(code).meaning}")
+        raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic!r} has no leader")
+
+    async def leader_of(self, partition: TopicPartition, *, deadline_s: float = 10.0) -> NodeId:
+        """Return who leads a partition, asking the cluster when that is not known.
+
+        Raises RefusedError if there is no such partition, or it has no leader in time.
+        """
+        with trio.move_on_after(deadline_s):
+            while partition not in self._leaders:
+                if partition.partition not in await self.partitions_of(partition.topic):
+                    raise RefusedError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
+                    )
+                if partition not in self._leaders:
+                    await trio.sleep(RETRY_WAIT_S)
+        leader = self._leaders.get(partition)
+        if leader is None:
+            raise RefusedError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader"
+            )
+        return leader.node
+
+    def forget_leaders(self) -> None:
+        """Drop what is known of leaders, because an answer said it is stale."""
+        self._leaders.clear()
+
+    async def request(
+        self,
+        message: Message,
+        response: type[R],
+        *,
+        node: NodeId | None = None,
+        version: int | None = None,
+    ) -> R:
+        """Send to `node`, or to any broker that answers; return the decoded answer."""
+        connection = await self._any() if node is None else await self._of(node)
+        try:
+            with trio.fail_after(self._request_timeout_s or math.inf):
+                return await connection.request(message, response, version)
+        except trio.TooSlowError:
+            await self._drop(connection)
+            raise ConnectionLostError(
+                f"{connection.address} did not answer in {self._request_timeout_s:g} s"
+            ) from None
+        except (ConnectionLostError, ProtocolError):
+            await self._drop(connection)
+            raise
+        except trio.Cancelled:
+            if connection.in_flight_count <= 1:
+                # Whoever was given up by its only user may hang: the next request goes elsewhere.
+                await self._drop(connection)
+            raise
+
+    async def version_of(self, api_key: int, node: NodeId | None = None) -> int:
+        """Return the version `request` would ask with; refuse where there is none."""
+        connection = await self._any() if node is None else await self._of(node)
+        return connection.version_of(api_key)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for connection in list(self._connections.values()):
+            await self._drop(connection)
+
+    async def _of(self, node: NodeId) -> Pipeline:
+        if node not in self._addresses:
+            await self.metadata([])
+        if node not in self._addresses:
+            raise ConnectionLostError(f"broker {node} is not known to the cluster")
+        return await self._at(self._addresses[node])
+
+    async def _any(self) -> Pipeline:
+        for open_connection in self._connections.values():
+            return open_connection
+        addresses = dict.fromkeys([*self._bootstrap, *self._addresses.values()])
+        # Who failed lately is asked last.
+        return await self._first_to_answer(
+            sorted(addresses, key=lambda one: self._failed_at.get(one, 0.0))
+        )
+
+    async def _first_to_answer(self, addresses: list[tuple[str, int]]) -> Pipeline:
+        """Connect to whoever answers first; one that hangs only delays the next a little."""
+        failure: OttlaError = ConnectionLostError("no bootstrap server is given")
+        answered: list[Pipeline] = []
+
+        async def attempt(address: tuple[str, int], ended: trio.Event) -> None:
+            nonlocal failure
+            try:
+                answered.append(await self._at(address))
+                nursery.cancel_scope.cancel()
+            except (ConnectionLostError, ProtocolError) as error:
+                failure = error
+            ended.set()
+
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                ended = trio.Event()
+                nursery.start_soon(attempt, address, ended)
+                with trio.move_on_after(NEXT_BROKER_AFTER_S):
+                    await ended.wait()
+        if not answered:
+            raise failure
+        return answered[0]
+
+    async def _at(self, address: tuple[str, int]) -> Pipeline:
+        async with self._connecting.setdefault(address, trio.Lock()):
+            found = self._connections.get(address)
+            if found is None:
+                try:
+                    found = await open_pipeline(
+                        *address, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
+                    )
+                except ConnectionLostError:
+                    self._failed_at[address] = trio.current_time()
+                    raise
+                self._connections[address] = found
+        return found
+
+    async def _drop(self, connection: Pipeline) -> None:
+        for address, kept in list(self._connections.items()):
+            if kept is connection:
+                del self._connections[address]
+                self._failed_at[address] = trio.current_time()
+        # What is under way on it is lost either way.
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+            await connection.aclose()
+
+
+@asynccontextmanager
+async def open_cluster(
+    bootstrap: Iterable[tuple[str, int]],
+    *,
+    client_id: str = "ottla",
+    request_timeout_s: float | None = None,
+) -> AsyncIterator[Cluster]:
+    """Open a view of the cluster behind `bootstrap`; close its connections at the end."""
+    cluster = Cluster(bootstrap, client_id=client_id, request_timeout_s=request_timeout_s)
+    try:
+        yield cluster
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+            await cluster.aclose()
+
+
+def raise_for(code: int, message: str | None = None) -> None:
+    """Raise RefusedError for an answer's error code unless it is NONE."""
+    if code != ErrorCode.NONE:
+        row = row_of(code)
+        raise RefusedError(ErrorCode(row.code), message or row.meaning)

@@ -1,0 +1,206 @@
+"""One connection to one broker: a request goes out, its answer comes back.
+
+The versions both sides speak are settled by ApiVersions when it opens.  Requests of several tasks
+take turns.  Errors: `ConnectionLostError` when the peer is gone or silent, `ProtocolError` when
+it answers with something else than the protocol, `RefusedError(UNSUPPORTED_VERSION)` when it does
+not know the request at all.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+from ottla.client.network.transport import TRANSPORT
+from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
+from ottla.model.seams import ByteStream
+from ottla.wire import apis, codec, headers
+from ottla.wire.apis import API_VERSIONS
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.wire.messages.api_versions_response import ApiVersionsResponse
+
+RESPONSE_BYTES_MAX = 128 << 20
+"""A longer answer is refused before memory is taken for it."""
+
+LENGTH_BYTES = 4
+RECEIVE_BYTES = 65_536
+"""What is asked of the socket at a time for small answers; larger ones are received in place."""
+
+
+class ConnectionLostError(OttlaError):
+    """The broker cannot be reached, hung up, or did not answer in time; another may."""
+
+
+R = TypeVar("R", bound=Message)
+C = TypeVar("C", bound="BrokerConnection")
+
+
+class BrokerConnection:
+    """An open connection; owns its socket."""
+
+    def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
+        self.address = address
+        self._stream = stream
+        self._client_id = client_id
+        self._turn = trio.Lock()
+        self._correlation_id = 0
+        self._received = bytearray()
+        self._versions: dict[int, tuple[int, int]] = {}
+
+    async def negotiate(self) -> None:
+        """Ask which versions the broker speaks; fall back where it does not know our own."""
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+        for version in (3, 0):
+            body = await self._exchange(API_VERSIONS, version, codec.encode(request, version))
+            # An answer with code 35 comes in the layout of version 0, whatever was asked.
+            is_refused = body[:2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
+            if version and is_refused:
+                continue
+            answer = codec.decode(ApiVersionsResponse, version, body)
+            self._versions = {
+                row.api_key: (row.min_version, row.max_version) for row in answer.api_keys
+            }
+            return
+
+    def version_of(self, api_key: int) -> int:
+        """Return the highest version of an API both sides speak; refuse if there is none."""
+        api = apis.API[api_key]
+        lowest, highest = self._versions.get(api_key, (1, 0))
+        # Our own admin messages are not in ApiVersions and have one version.
+        version = 0 if api_key >= apis.OWN_KEYS_FROM else min(highest, api.latest_stable)
+        if api_key < apis.OWN_KEYS_FROM and version < max(lowest, api.lowest):
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.address} has no {api.name}"
+            )
+        return version
+
+    async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
+        """Send one request and return its answer, decoded as `response`."""
+        api_key = message.API_KEY
+        if version is None:
+            version = self.version_of(api_key)
+        body = await self._exchange(api_key, version, codec.encode(message, version))
+        return codec.decode(response, version, body)
+
+    async def send(self, message: Message, version: int) -> None:
+        """Send a request that has no answer (Produce with acks=0)."""
+        async with self._turn:
+            await self._send(message.API_KEY, version, codec.encode(message, version))
+
+    async def aclose(self) -> None:
+        """Close the socket."""
+        await self._stream.aclose()
+
+    async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
+        async with self._turn:
+            is_answered = False
+            try:
+                correlation_id = await self._send(api_key, version, body)
+                frame = await self._receive_frame()
+                is_answered = True
+            finally:
+                if not is_answered:
+                    # The answer may still come; nobody must take it for that to another request.
+                    self._stream.abort()
+        found, body_at = headers.decode_response_header(api_key, version, frame)
+        if found != correlation_id:
+            raise ProtocolError(f"correlation id {found} where {correlation_id} was due")
+        return frame[body_at:]
+
+    async def _send(self, api_key: int, version: int, body: bytes) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        header = headers.encode_request_header(
+            api_key, version, self._correlation_id, self._client_id
+        )
+        length = len(header) + len(body)
+        try:
+            await self._stream.send_all(length.to_bytes(4, "big") + header + body)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionLostError(f"{self.address} hung up") from error
+        return self._correlation_id
+
+    async def _receive_frame(self) -> memoryview:
+        head = await self._receive_into(bytearray(LENGTH_BYTES))
+        length = int.from_bytes(head, "big", signed=True)
+        if not 0 <= length <= RESPONSE_BYTES_MAX:
+            raise ProtocolError(f"answer length {length}")
+        return memoryview(await self._receive_into(bytearray(length)))
+
+    async def _receive_more(self) -> None:
+        """Take what the socket has into `_received`, waiting for at least one byte."""
+        try:
+            data = await self._stream.receive_some(RECEIVE_BYTES)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionLostError(f"{self.address} hung up") from error
+        if not data:
+            raise ConnectionLostError(f"{self.address} hung up")
+        self._received += data
+
+    async def _receive_into(self, frame: bytearray) -> bytearray:
+        """Fill `frame`, from what was received already and else straight from the socket."""
+        have = min(len(frame), len(self._received))
+        frame[:have] = self._received[:have]
+        del self._received[:have]
+        while (missing := len(frame) - have) > 0:
+            try:
+                if missing >= RECEIVE_BYTES:
+                    with memoryview(frame)[have:] as rest:
+                        count = await self._stream.receive_into(rest)
+                else:
+                    data = await self._stream.receive_some(RECEIVE_BYTES)
+                    count = min(missing, len(data))
+                    frame[have : have + count] = data[:count]
+                    self._received += data[count:]
+            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+                raise ConnectionLostError(f"{self.address} hung up") from error
+            if not count:
+                raise ConnectionLostError(f"{self.address} hung up")
+            have += count
+        return frame
+
+
+@asynccontextmanager
+async def open_connection(
+    host: str, port: int, *, client_id: str = "ottla", timeout_s: float = 10.0
+) -> AsyncIterator[BrokerConnection]:
+    """Connect, settle versions, and close at the end; raise ConnectionLostError if it fails."""
+    connection = await connect(host, port, client_id=client_id, timeout_s=timeout_s)
+    try:
+        yield connection
+    finally:
+        await connection.aclose()
+
+
+async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> BrokerConnection:
+    """Connect and settle versions; the caller closes."""
+    return await open_stream(BrokerConnection, host, port, client_id=client_id, timeout_s=timeout_s)
+
+
+async def open_stream(
+    kind: type[C], host: str, port: int, *, client_id: str, timeout_s: float
+) -> C:
+    """Connect, as this kind of connection."""
+    address = f"{host}:{port}"
+    try:
+        with trio.fail_after(timeout_s):
+            stream = await TRANSPORT.get().connect(host, port)
+            connection = kind(stream, address, client_id)
+            try:
+                await connection.negotiate()
+            except BaseException as error:
+                stream.abort()
+                if isinstance(error, ConnectionLostError | ProtocolError):
+                    raise ConnectionLostError(
+                        f"{address} does not answer as a broker ({error}); "
+                        "is it a controller's address, or another program's?"
+                    ) from error
+                raise
+    except trio.TooSlowError:
+        raise ConnectionLostError(f"{address} did not answer in {timeout_s:g} s") from None
+    except OSError as error:
+        # Several addresses tried in vain come as one error that names no reason.
+        reason = (error.strerror or "nobody listens there").lower()
+        raise ConnectionLostError(f"cannot connect to {address}: {reason}") from error
+    return connection

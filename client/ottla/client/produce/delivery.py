@@ -1,0 +1,78 @@
+"""What becomes of a record that was sent."""
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import trio
+
+from ottla.client.produce.producer_lane import NotDeliveredError, ProducerBatch
+from ottla.model.ids import Offset
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    """-1 where nobody says: under acks=0, and of a batch that an earlier attempt had written."""
+    timestamp_ms: int
+
+
+class Delivery:
+    """The delivery report of one record, to come: `await` it.
+
+    It gives RecordMetadata or raises NotDeliveredError; awaiting it twice gives the same twice.
+    """
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        return self.wait().__await__()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of the record."""
+        return self._find().is_settled
+
+    async def wait(self) -> RecordMetadata:
+        """Wait until it is known what became of the record.
+
+        Others get their turn once for each settled batch, not for each of its records.
+        """
+        batch = self._find()
+        if batch.is_settled and not batch.is_watched:
+            await trio.lowlevel.checkpoint()
+        batch.is_watched = True
+        while not batch.is_settled:
+            event = trio.Event()
+            batch.on_settled.append(event.set)
+            await event.wait()
+            batch = self._find()
+        return self.result()
+
+    def result(self) -> RecordMetadata:
+        """Return what became of the record; it must be settled."""
+        batch = self._find()
+        assert batch.is_settled
+        if batch.failure is not None:
+            batch.is_watched = True
+            raise batch.failure
+        offset = batch.base_offset + self._index if batch.base_offset >= 0 else -1
+        stamp = batch.log_append_time_ms if batch.log_append_time_ms >= 0 else self._timestamp_ms
+        topic, partition = batch.partition
+        return RecordMetadata(topic, partition, Offset(offset), stamp)
+
+    def _find(self) -> ProducerBatch:
+        """Return the batch where the record is now: one that was too large was split."""
+        if self._batch.parts is not None:
+            self._batch, self._index = self._batch.leaf_of(self._index)
+        return self._batch
+
+
+__all__ = ["Delivery", "NotDeliveredError", "RecordMetadata"]

@@ -1,0 +1,214 @@
+"""A producer's connection to one broker: batches go out in order, answers come back in order.
+
+It decides nothing: the accumulator says what may leave and what an answer means.  When the
+connection is lost, everything in flight on it is handed back as lost.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import trio
+
+from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.broker_link import BrokerLink, Loss
+from ottla.client.network.cluster import Cluster, KnownLeader
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.pipeline import Pipeline, Submitted
+from ottla.client.produce.accumulator import Accumulator
+from ottla.client.produce.producer_lane import Fate, ProducerBatch
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID, Epoch, NodeId, TopicPartition
+from ottla.model.settings.client import ProducerConfig
+from ottla.wire.apis import PRODUCE, PRODUCE_TOPIC_IDS_FROM
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import PartitionProduceResponse, ProduceResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+    }
+)
+"""Answers after which it is worth asking who leads."""
+ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+
+
+class ProduceExchange:
+    """One request in flight and its batches."""
+
+    __slots__ = ("batches", "submitted", "until_s")
+
+    def __init__(self, batches: "Sequence[ProducerBatch]", until_s: float) -> None:
+        self.batches = batches
+        self.until_s = until_s
+        self.submitted: Submitted[ProduceResponse] | None = None
+
+
+class ProducerLink(BrokerLink):
+    """Sends to one broker what its partitions have."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        cluster: Cluster,
+        gathered: Accumulator,
+        config: ProducerConfig,
+        on_change: Callable[[TopicPartition | None], None],
+    ) -> None:
+        super().__init__(node, cluster, config)
+        self._gathered = gathered
+        self._config = config
+        self._on_change = on_change
+        """Called when something settled or came back; names a partition whose leader is asked."""
+        self._acks = ACKS[config.acks]
+        self._in_flight: deque[ProduceExchange] = deque()
+        self._arrivals = Bell()
+
+    def _has_work(self) -> bool:
+        return bool(self._partitions())
+
+    async def _serve(self, pipeline: Pipeline) -> None:
+        async with open_background() as nursery:
+            nursery.start_soon(self._receive, pipeline)
+            await self._send(pipeline)
+
+    def _partitions(self) -> list[TopicPartition]:
+        known_leader, node = self._cluster.known_leader, self.node
+        return [
+            at
+            for at in self._gathered.waiting_partitions()
+            if (leader := known_leader(at)) is not None and leader.node == node
+        ]
+
+    async def _send(self, pipeline: Pipeline) -> None:
+        while True:
+            now = now_ms()
+            batches: list[ProducerBatch] = []
+            if len(self._in_flight) < self._config.in_flight_count_max:
+                batches = self._gathered.drain(self._partitions(), now)
+            if batches:
+                await self._send_one(pipeline, batches)
+            else:
+                await self.bell.wait(self._gathered.next_look_ms(now))
+
+    async def _send_one(self, pipeline: Pipeline, batches: list[ProducerBatch]) -> None:
+        exchange = ProduceExchange(
+            batches, trio.current_time() + self._config.request_timeout_ms / 1_000
+        )
+        self._in_flight.append(exchange)
+        request, version = self._request(pipeline, batches)
+        with trio.move_on_at(exchange.until_s) as scope:
+            if self._acks == 0:
+                await pipeline.send(request, version)
+                self._in_flight.remove(exchange)
+                for batch in batches:
+                    self._gathered.on_acknowledged(batch)
+                self._on_change(None)
+                return
+            exchange.submitted = await pipeline.submit(request, ProduceResponse, version)
+        if scope.cancelled_caught:
+            raise ConnectionLostError(f"{pipeline.address} does not read")
+        self._arrivals.ring()
+
+    def _request(
+        self, pipeline: Pipeline, batches: list[ProducerBatch]
+    ) -> tuple[ProduceRequest, int]:
+        topics: dict[str, TopicProduceData] = {}
+        version = pipeline.version_of(PRODUCE)
+        for batch in batches:
+            name, index = batch.partition
+            data = topics.get(name)
+            if data is None:
+                known = self._cluster.topics.get(name)
+                topic_id = ZERO_UUID if known is None else known.topic_id
+                if topic_id == ZERO_UUID:
+                    version = min(version, PRODUCE_TOPIC_IDS_FROM - 1)
+                data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
+            data.partition_data.append(PartitionProduceData(index=index, records=batch.encoded))
+        request = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        return request, version
+
+    async def _receive(self, pipeline: Pipeline) -> None:
+        while True:
+            while not self._in_flight or self._in_flight[0].submitted is None:
+                await self._arrivals.wait()
+            exchange = self._in_flight[0]
+            assert exchange.submitted is not None
+            with trio.move_on_at(exchange.until_s):
+                answer = await exchange.submitted.answer()
+                self._in_flight.popleft()
+                self._take(exchange, answer)
+                self.bell.ring()
+                continue
+            raise ConnectionLostError(
+                f"{pipeline.address} did not answer in {self._config.request_timeout_ms} ms"
+            )
+
+    def _take(self, exchange: ProduceExchange, answer: ProduceResponse) -> None:
+        for endpoint in answer.node_endpoints:
+            self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
+        found: dict[tuple[str | UUID, int], PartitionProduceResponse] = {}
+        for topic in answer.responses:
+            for partition in topic.partition_responses:
+                found[topic.name or topic.topic_id, partition.index] = partition
+        for batch in exchange.batches:
+            name, index = batch.partition
+            known = self._cluster.topics.get(name)
+            told = found.get((name, index))
+            if told is None and known is not None:
+                told = found.get((known.topic_id, index))
+            if told is None:
+                self._gathered.on_lost(batch, "the answer does not name the partition", now_ms())
+                self._on_change(batch.partition)
+            else:
+                self._take_partition(batch, told)
+
+    def _take_partition(self, batch: ProducerBatch, told: PartitionProduceResponse) -> None:
+        fate = self._gathered.on_answer(
+            batch,
+            told.error_code,
+            told.error_message,
+            now_ms(),
+            base_offset=told.base_offset,
+            log_append_time_ms=told.log_append_time_ms,
+        )
+        stale = None
+        if told.error_code in MOVED and fate is Fate.RETRIED:
+            hint = told.current_leader
+            if not self._cluster.learn_leader(
+                batch.partition, KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
+            ):
+                stale = batch.partition
+        self._on_change(stale)
+
+    def _lose(self, why: Loss) -> None:
+        """Hand everything in flight back: what the broker made of it is not known."""
+        for exchange in self._in_flight:
+            for batch in exchange.batches:
+                self._gathered.on_lost(batch, str(why), now_ms())
+        self._in_flight.clear()
+        for at in self._partitions():
+            self._on_change(at)
+        self._on_change(None)

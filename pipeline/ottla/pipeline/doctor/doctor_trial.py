@@ -1,0 +1,131 @@
+"""Runs one small query on a real Spark, bounded in time: the last question of `doctor.py`.
+
+An edge.  The query runs in a process group of its own, which is ended as a whole when the time is
+over, the JVM included; what it says goes to a file.  Its rows pass a Python worker by Arrow, and
+the worker imports our package: what every pipeline of ours needs.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.pipeline.doctor.doctor import Reached, Trial, reason_in
+
+ROWS = 1_000
+TIMEOUT_SECONDS = 180.0
+"""A first query took up to 25 s on a busy machine."""
+MARK = "ottla-doctor:"
+"""Before the line that the query's process says at its end."""
+
+
+def try_query(
+    environ: Mapping[str, str],
+    *,
+    java_home: str,
+    master: str = "local[1]",
+    bootstrap: str = "",
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Trial:
+    """Run the query in a process of its own; return what came of it."""
+    given = {"PYSPARK_PYTHON": sys.executable, **environ, "JAVA_HOME": java_home}
+    began_at = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ottla-doctor-") as directory:
+        log_path = Path(directory, "log")
+        command = [sys.executable, "-m", __name__, master, bootstrap]
+        is_late = not _run(command, given, log_path, timeout_seconds)
+        seconds = time.monotonic() - began_at
+        log = log_path.read_text(errors="replace")
+    said = dict(
+        line.removeprefix(MARK).split(" ", 1) for line in log.splitlines() if line.startswith(MARK)
+    )
+    brokers, troubles = json.loads(said.get("brokers", "[0, []]"))
+    reached = Reached(brokers, troubles) if "brokers" in said else None
+    if is_late:
+        return Trial(seconds, log=log, is_late=True)
+    if "rows" in said:
+        return Trial(seconds, rows=int(said["rows"]), log=log, reached=reached)
+    words = said.get("failed", "").strip()
+    return Trial(seconds, problem=reason_in(log) or words or "ended without a word", log=log)
+
+
+def _run(
+    command: Sequence[str], environ: Mapping[str, str], log_path: Path, timeout_seconds: float
+) -> bool:
+    """Run a program to its end; False when its time was over, and all that it started is gone."""
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=log_path.parent,
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return True
+
+
+def query(master: str, bootstrap: str) -> None:
+    """Say how many rows came back, and which brokers a worker reaches if any are named."""
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.functions import col
+    from pyspark.sql.pandas import functions as arrow_functions
+
+    def passed_on(numbers: pa.Array) -> pa.Array:
+        import ottla.pipeline  # noqa: F401  # what is tried is the import
+
+        return numbers
+
+    def reached(numbers: pa.Array) -> pa.Array:
+        from ottla.pipeline.doctor.doctor_reach import brokers_reached
+
+        told = json.dumps(brokers_reached(bootstrap))
+        return pa.array([told] * len(numbers), pa.string())
+
+    spark = (
+        SparkSession.builder.master(master)
+        .appName("ottla doctor")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .getOrCreate()
+    )
+    try:
+        arrow_udf: Any = arrow_functions.arrow_udf  # its types do not know of type hints
+        through_arrow = arrow_udf(passed_on, "long")
+        rows = spark.range(ROWS).filter(through_arrow(col("id")) >= 0).count()
+        if bootstrap:
+            (row,) = spark.range(1).select(arrow_udf(reached, "string")(col("id"))).collect()
+            print(f"{MARK}brokers {row[0]}")
+        print(f"{MARK}rows {rows}")
+    finally:
+        spark.stop()
+
+
+def main() -> None:
+    """Run the query, and say in a line each what came of it."""
+    try:
+        query(*sys.argv[1:])
+    except BaseException as error:
+        words = str(error).strip().splitlines()
+        print(f"{MARK}failed {words[0] if words else type(error).__name__}")
+
+
+if __name__ == "__main__":
+    main()

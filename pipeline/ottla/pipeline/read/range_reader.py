@@ -1,0 +1,121 @@
+"""Reads ranges of topics as Arrow batches: what a Spark task does.
+
+`read_ranges` is a generator for a thread that blocks.  It gives the records of the ranges one range
+after the other and each in the order of its offsets, whatever the network does.  Memory is bounded:
+one answer is decoded while the next arrives.  Closed early, it closes its connections.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.model.errors import CorruptDataError
+from ottla.pipeline.loop_thread import open_loop_thread
+from ottla.pipeline.read.arrow_decode import ArrowDecoder
+from ottla.pipeline.read.arrow_schema import HEADERS, column_names
+from ottla.pipeline.read.fetched_batches import FetchedBatches
+from ottla.pipeline.read.range_course import RangeCourse
+from ottla.pipeline.read.range_fetcher import open_range_fetcher
+from ottla.pipeline.read.ranges import OffsetRange
+from ottla.pipeline.read.read_options import ReadOptions
+from ottla.pipeline.write.replays import ReplayFilter
+
+LOOKBACK_GROWTH = 4
+LOOKBACK_COUNT_MAX = 1_000_000
+"""Further back no batch of one task is looked for: that takes about a second of each range."""
+
+
+def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the records of `ranges` in the schema that `options` ask for.
+
+    RefusedError where records are lost or do not come in time, CorruptDataError where bytes lie;
+    each names the partition.
+    """
+    if not ranges:
+        return
+    rows: dict[RangeCourse, Rows] = {}
+    with open_loop_thread() as loop:
+        fetcher = loop.enter(open_range_fetcher(ranges, options))
+        while (found := loop.call(fetcher.next)) is not None:
+            course, fetched = found
+            if course not in rows:
+                rows = {course: Rows(course, options)}
+            yield from rows[course].of(fetched)
+
+
+class Rows:
+    """Makes the rows of one range from what is fetched of it, in order."""
+
+    def __init__(
+        self, course: RangeCourse, options: ReadOptions, *, may_learn: bool = True
+    ) -> None:
+        self._course = course
+        self._options = options
+        self._names = column_names(options.columns, options.include_headers)
+        self._first = course.range.start
+        self._may_learn = may_learn
+        """Whether more may be read than the look-back, where that leaves open what is new."""
+        self.replays: ReplayFilter | None = None
+        needed = self._names
+        if options.drop_replays:
+            # What lies before the range is read as well, to learn what was written before it.
+            self._first = course.lookback
+            self.replays = ReplayFilter(fail_on_data_loss=options.fail_on_data_loss)
+            needed = column_names((*needed, "offset", HEADERS), include_headers=True)
+        self._decoder = ArrowDecoder(course.at, needed)
+
+    def of(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are wanted."""
+        # Behind records that are lost it goes on within a batch.
+        first = max(fetched.first, self._first)
+        try:
+            for rows in self._decoder.decode(fetched.bodies(), first, self._course.range.end):
+                if self.replays is None:
+                    yield rows
+                else:
+                    yield from self._new(rows, self.replays)
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{self._course.at}: {error.where}") from error
+
+    def _new(self, rows: pa.RecordBatch, replays: ReplayFilter) -> Iterator[pa.RecordBatch]:
+        """Yield those of the rows that are in the range and that nobody wrote before."""
+        before = int(np.searchsorted(rows.column("offset").to_numpy(), self._course.range.start))
+        if before:
+            replays.keep(rows.column(HEADERS).slice(0, before))
+            rows = rows.slice(before)
+        if not rows.num_rows:
+            return
+        if self._may_learn:
+            self._may_learn = False
+            replays = self.replays = self._sure(replays)
+        is_new = replays.keep(rows.column(HEADERS))
+        if is_new is not None:
+            rows = rows.filter(pa.array(is_new))
+        if rows.num_rows:
+            yield rows.select(list(self._names))
+
+    def _sure(self, replays: ReplayFilter) -> ReplayFilter:
+        """Look further back until the batches that go on in the range are seen from before them."""
+        count = self._options.replay_lookback_count
+        margin, most = count // 2, min(self._course.range.start, LOOKBACK_COUNT_MAX)
+        while replays.is_unsure(margin) and count < most:
+            count = max(1, count) * LOOKBACK_GROWTH
+            replays = learn(self._course.range, replace(self._options, replay_lookback_count=count))
+        return replays
+
+
+def learn(wanted: OffsetRange, options: ReadOptions) -> ReplayFilter:
+    """Return what a reader of a range knows that has read `replay_lookback_count` before it."""
+    rows: Rows | None = None
+    last = wanted._replace(start=wanted.start - 1, end=wanted.start)
+    with open_loop_thread() as loop:
+        fetcher = loop.enter(open_range_fetcher([last], options))
+        while (found := loop.call(fetcher.next)) is not None:
+            course, fetched = found
+            rows = rows or Rows(course, options, may_learn=False)
+            for _ in rows.of(fetched):
+                pass
+    learnt = None if rows is None else rows.replays
+    return learnt or ReplayFilter(fail_on_data_loss=options.fail_on_data_loss)

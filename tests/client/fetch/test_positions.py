@@ -1,0 +1,195 @@
+"""Where a consumer stands, without a broker: seeks, late answers, truncation, pauses."""
+
+import pytest
+
+from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.positions import PartitionPlace, Positions
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, TopicPartition
+from ottla.wire.batch_builder import build_batch
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+EPOCH = Epoch(2)
+
+
+def at(offset: int, epoch: int = -1) -> OffsetAndEpoch:
+    return OffsetAndEpoch(Offset(offset), Epoch(epoch))
+
+
+def placed(*partitions: TopicPartition, reset: str = "earliest") -> Positions:
+    positions = Positions(reset, ahead_bytes=200)
+    positions.assign(partitions)
+    for one in partitions:
+        positions.seek(one, Offset(0))
+    return positions
+
+
+def answer(place: PartitionPlace, count: int = 3, *, value: bytes = b"") -> Fetched:
+    base = place.fetch.offset
+    data = build_batch(
+        [(0, None, value or b"%d" % (base + n)) for n in range(count)],
+        base_offset=base,
+        leader_epoch=EPOCH,
+    )
+    return Fetched(place.at, base, place.fetch.epoch, data)
+
+
+def offsets(positions: Positions, count: int = 100) -> list[tuple[int, int]]:
+    return [(record.partition, record.offset) for record in positions.take(count)]
+
+
+def test_positions_move_by_what_is_given_out() -> None:
+    positions = placed(A)
+    place = positions.place(A)
+    positions.on_fetched(place, place.turn, answer(place))
+
+    assert offsets(positions, 2) == [(0, 0), (0, 1)]
+    assert place.position == at(2, EPOCH)
+    assert place.fetch == at(3, EPOCH)
+    assert offsets(positions) == [(0, 2)]
+    assert place.position == at(3, EPOCH)
+
+
+def test_an_answer_from_before_a_seek_is_dropped() -> None:
+    positions = placed(A)
+    place = positions.place(A)
+    turn, late = place.turn, answer(place)
+    positions.seek(A, Offset(0))
+
+    assert not positions.on_fetched(place, turn, late)
+    assert offsets(positions) == []
+
+
+def test_an_answer_for_a_partition_given_away_and_taken_again_is_dropped() -> None:
+    positions = placed(A)
+    place = positions.place(A)
+    late = answer(place)
+    positions.assign([])
+    positions.assign([A])
+
+    assert not positions.on_fetched(place, place.turn, late)
+    assert positions.unplaced() == [positions.place(A)]
+
+
+def test_who_stays_assigned_keeps_its_place() -> None:
+    positions = placed(A, B)
+    place = positions.place(B)
+    positions.on_fetched(place, place.turn, answer(place))
+
+    positions.assign([B])
+
+    assert positions.place(B) is place
+    assert len(offsets(positions)) == 3
+    with pytest.raises(RefusedError):
+        positions.place(A)
+
+
+def test_fetching_runs_ahead_only_so_far() -> None:
+    positions = placed(A)
+    place = positions.place(A)
+
+    positions.on_fetched(place, place.turn, answer(place, value=b"x" * 100))
+
+    assert positions.fetchable() == []
+    assert not positions.has_hunger()
+    offsets(positions)
+    assert positions.has_hunger()
+    assert positions.fetchable() == [place]
+
+
+def test_a_paused_partition_keeps_what_it_has_and_gives_nothing() -> None:
+    positions = placed(A, B)
+    for place in (positions.place(A), positions.place(B)):
+        positions.on_fetched(place, place.turn, answer(place, 1))
+    positions.place(A).is_paused = True
+
+    assert offsets(positions) == [(1, 0)]
+    assert positions.fetchable() == [positions.place(B)]
+    positions.place(A).is_paused = False
+    assert offsets(positions) == [(0, 0)]
+
+
+def test_partitions_take_turns_an_answer_each() -> None:
+    positions = placed(A, B)
+    for place in (positions.place(A), positions.place(B)):
+        positions.on_fetched(place, place.turn, answer(place))
+        positions.on_fetched(place, place.turn, answer(place))
+
+    assert [partition for partition, _ in offsets(positions, 12)] == [0] * 3 + [1] * 3 + [0] * 3 + [
+        1
+    ] * 3
+
+
+def test_an_offset_out_of_range_first_drops_the_epoch_then_resets() -> None:
+    positions = placed(A, reset="latest")
+    positions.seek(A, Offset(10), EPOCH)
+    place = positions.place(A)
+
+    positions.on_out_of_range(place, place.turn)
+    assert place.fetch == at(10, -1)
+    assert place.position == at(10, EPOCH)
+    positions.on_out_of_range(place, place.turn)
+
+    assert place.position is None
+    assert positions.reset_of(place) == LATEST
+
+
+def test_without_a_reset_policy_out_of_range_is_an_error_and_so_is_no_position() -> None:
+    positions = placed(A, reset="none")
+    place = positions.place(A)
+
+    with pytest.raises(RefusedError, match=r"auto\.offset\.reset"):
+        positions.on_out_of_range(place, place.turn)
+    positions.assign([B])
+    with pytest.raises(RefusedError, match=r"auto\.offset\.reset"):
+        positions.reset_of(positions.place(B))
+
+
+def test_a_look_up_by_hand_needs_no_policy() -> None:
+    positions = placed(A, reset="none")
+    positions.look_up(A, EARLIEST)
+    place = positions.place(A)
+
+    assert positions.reset_of(place) == EARLIEST
+    positions.on_placed(place, place.turn, at(5))
+    assert place.position == at(5)
+
+
+def test_a_seek_during_a_look_up_wins() -> None:
+    positions = placed(A)
+    positions.look_up(A, EARLIEST)
+    place = positions.place(A)
+    turn = place.turn
+    positions.seek(A, Offset(9))
+
+    positions.on_placed(place, turn, at(5))
+
+    assert place.position == at(9)
+
+
+def test_a_truncation_ahead_of_the_reader_only_drops_what_was_fetched_ahead() -> None:
+    positions = placed(A)
+    place = positions.place(A)
+    positions.on_fetched(place, place.turn, answer(place))
+    assert offsets(positions, 1) == [(0, 0)]
+
+    positions.on_diverged(place, place.turn, at(2, 1))
+
+    assert offsets(positions) == []
+    assert place.position == place.fetch == at(1, EPOCH)
+
+
+def test_a_truncation_behind_the_reader_goes_back_or_is_told() -> None:
+    for reset in ("latest", "none"):
+        positions = placed(A, reset=reset)
+        place = positions.place(A)
+        positions.on_fetched(place, place.turn, answer(place))
+        offsets(positions)
+        if reset == "none":
+            with pytest.raises(RefusedError) as refused:
+                positions.on_diverged(place, place.turn, at(1, 1))
+            assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            positions.on_diverged(place, place.turn, at(1, 1))
+            assert place.position == at(1, 1)

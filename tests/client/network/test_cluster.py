@@ -1,0 +1,117 @@
+"""What a client makes of the cluster's answers about a topic."""
+
+from collections.abc import Iterable
+from typing import cast
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.pipeline import Pipeline
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+class ClusterThatSays(Cluster):
+    """A cluster that answers with these codes in turn, then for good with the last of them."""
+
+    def __init__(self, *codes: ErrorCode) -> None:
+        super().__init__([])
+        self._codes = list(codes)
+
+    async def metadata(
+        self, topics: Iterable[str] | None = None, *, may_create: bool = False
+    ) -> MetadataResponse:
+        code = self._codes.pop(0) if len(self._codes) > 1 else self._codes[0]
+        partitions = [MetadataResponsePartition(leader_id=1)] if code == ErrorCode.NONE else []
+        return MetadataResponse(
+            topics=[MetadataResponseTopic(error_code=code, name="t", partitions=partitions)]
+        )
+
+
+def ask(cluster: Cluster, *, may_create: bool) -> tuple[list[int] | ErrorCode, float]:
+    """Return the partitions, or why there are none, and how long that took."""
+
+    async def body() -> tuple[list[int] | ErrorCode, float]:
+        started = trio.current_time()
+        try:
+            found: list[int] | ErrorCode = await cluster.partitions_of("t", may_create=may_create)
+        except RefusedError as error:
+            found = error.code
+        return found, trio.current_time() - started
+
+    return trio.run(body, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("may_create", [False, True])
+def test_a_name_that_can_never_be_a_topic_is_refused_at_once(may_create: bool) -> None:
+    cluster = ClusterThatSays(ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    assert ask(cluster, may_create=may_create) == (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
+
+
+def test_a_topic_that_is_being_created_is_waited_for() -> None:
+    cluster = ClusterThatSays(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE
+    )
+
+    found, waited_s = ask(cluster, may_create=True)
+
+    assert found == [0]
+    assert waited_s < 1
+
+
+def test_a_topic_that_nobody_creates_is_unknown_in_the_end() -> None:
+    cluster = ClusterThatSays(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    found, waited_s = ask(cluster, may_create=True)
+
+    assert found == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert waited_s == pytest.approx(10, abs=0.2)
+
+
+def test_a_topic_that_is_not_there_is_unknown_at_once_for_a_reader() -> None:
+    cluster = ClusterThatSays(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    assert ask(cluster, may_create=False) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+
+
+class HangingCluster(Cluster):
+    """Brokers of which the first takes the connection and never answers."""
+
+    async def _at(self, address: tuple[str, int]) -> Pipeline:
+        if address == ("hangs", 1):
+            await trio.sleep_forever()
+        if address == ("gone", 1):
+            raise ConnectionLostError("cannot connect to gone:1")
+        assert address == ("answers", 1)
+        return ANSWERS
+
+
+ANSWERS = cast(Pipeline, object())
+
+
+@pytest.mark.parametrize("first", ["hangs", "gone"])
+def test_a_broker_that_hangs_or_is_gone_does_not_keep_from_the_next(first: str) -> None:
+    async def body() -> tuple[Pipeline, float]:
+        found = await HangingCluster([(first, 1), ("answers", 1)])._any()
+        return found, trio.current_time()
+
+    found, waited_s = trio.run(body, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    assert found is ANSWERS
+    assert waited_s < 1
+
+
+def test_where_nobody_answers_the_last_reason_is_told() -> None:
+    async def body() -> None:
+        await HangingCluster([("gone", 1)])._any()
+
+    with pytest.raises(ConnectionLostError, match="cannot connect to gone:1"):
+        trio.run(body)

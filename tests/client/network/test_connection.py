@@ -1,0 +1,24 @@
+"""One connection's answers are for the requests that were sent, whatever ends a wait for one."""
+
+import pytest
+import trio
+
+from ottla.client.network.connection import BrokerConnection, ConnectionLostError
+from ottla.client.network.transport import TcpStream
+from ottla.wire.messages.metadata_request import MetadataRequest
+from ottla.wire.messages.metadata_response import MetadataResponse
+
+
+async def test_who_gives_up_an_answer_leaves_it_to_nobody_else() -> None:
+    """A late answer would be read as that to the next request."""
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    address = listeners[0].socket.getsockname()
+    async with listeners[0]:
+        stream = await trio.open_tcp_stream(address[0], address[1])
+        connection = BrokerConnection(TcpStream(stream), "127.0.0.1", "test")
+        with trio.move_on_after(0.01) as patience:
+            await connection.request(MetadataRequest(), MetadataResponse, 9)
+        assert patience.cancelled_caught
+        with pytest.raises(ConnectionLostError):
+            await connection.request(MetadataRequest(), MetadataResponse, 9)
+        await connection.aclose()

@@ -1,0 +1,61 @@
+"""What Spark says, without its wrappings."""
+
+import pytest
+
+from ottla.pipeline.one_sentence import NAME
+from ottla.pipeline.run.spark_errors import failure_of, first_words, told
+
+PYTHON_TRACE = """An exception was thrown from Python:
+Traceback (most recent call last):
+  File "/x/worker.py", line 1, in main
+    process()
+KeyError: 'a'
+
+During handling of the above exception, another exception occurred:
+
+  File "/x/mine.py", line 3, in double
+ValueError: 7 is no colour
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(PythonRunner.scala:1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            'Exception in thread "main" org.apache.spark.SparkException: Master must be known',
+            "Master must be known",
+        ),
+        (
+            "org.apache.spark.sql.AnalysisException: [PATH_NOT_FOUND] Path does not exist: file:/x."
+            " SQLSTATE: 42K03\n\tat org.apache",
+            "[PATH_NOT_FOUND] Path does not exist: file:/x.",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: no such column "
+            "SQLSTATE: XXKST\n\nJVM stacktrace:\nboom",
+            "no such column",
+        ),
+        (PYTHON_TRACE, "7 is no colour"),
+        ("\n\n  plain words  \nmore", "plain words"),
+        ("", ""),
+    ],
+)
+def test_the_first_words_that_matter_are_found(text: str, words: str) -> None:
+    assert first_words(text) == words
+
+
+def test_a_sentence_of_ours_is_preferred_and_needs_no_log() -> None:
+    error = RuntimeError(f"Job aborted\n  {NAME}: topic 'x' is not there\nTraceback")
+    failure, tells_more = failure_of(error, "/tmp/spark.log")
+    assert (str(failure), tells_more) == ("topic 'x' is not there", False)
+
+
+def test_what_spark_says_comes_with_the_log_that_tells_more() -> None:
+    failure, tells_more = failure_of(RuntimeError("[OOM] no memory"), "/tmp/spark.log")
+    assert (str(failure), tells_more) == ("[OOM] no memory (Spark's log: /tmp/spark.log)", True)
+
+
+def test_an_error_that_says_nothing_is_called_by_its_name() -> None:
+    assert told(ZeroDivisionError()) == "ZeroDivisionError"
