@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.broker.broker_driver import Broker
 from ottla.broker.opening_driver import open_broker
 from ottla.client.admin import Admin, open_admin
-from ottla.client.admin_configs import ConfigResource
+from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.controller.main_driver import serve_controller
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition
