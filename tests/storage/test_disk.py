@@ -1,5 +1,6 @@
 """The real disk keeps the seam's promises."""
 
+import errno
 import os
 import stat
 import threading
@@ -107,6 +108,20 @@ async def test_what_was_just_written_is_cached(tmp_path: Path) -> None:
 
     assert disk.is_cached(file, 0, 10_000)
     await disk.read_ahead(file, 0, 10_000)
+    file.close()
+
+
+def test_a_disk_that_fails_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked reads on the worker then, where the error takes the directory offline."""
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(0, [b"data"])
+
+    def preadv(fd: int, buffers: list[bytearray], position: int, flags: int) -> int:
+        raise OSError(errno.EIO, "the disk fails as asked")
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert not disk.is_cached(file, 0, 4)
     file.close()
 
 

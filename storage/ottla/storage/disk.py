@@ -273,12 +273,11 @@ def _open_all(handles: list[RealFile]) -> None:
 def _is_byte_cached(fd: int, position: int) -> bool:
     try:
         os.preadv(fd, [bytearray(1)], position, os.RWF_NOWAIT)
-    except BlockingIOError:
-        return False
     except OSError as error:
-        if error.errno != errno.EOPNOTSUPP:
-            raise
-    return True  # a file system that cannot tell (tmpfs) holds its files in memory
+        # A file system that cannot tell (tmpfs) holds its files in memory.  A disk that fails is
+        # for the read to meet, whose error is judged.
+        return error.errno == errno.EOPNOTSUPP
+    return True
 
 
 def _touch(file: DiskFile, position: int, size: int) -> None:
