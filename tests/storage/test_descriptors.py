@@ -122,7 +122,7 @@ async def test_a_start_that_lacks_descriptors_opens_what_it_can() -> None:
     async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())
         for index in range(LOG_COUNT):
-            await logs.create(TopicPartition("t", index), TOPIC, LogConfig())
+            append(await logs.create(TopicPartition("t", index), TOPIC, LogConfig()))
         await logs.shutdown_cleanly(1)
     disk.kill()
     disk.fail(DiskOperation.OPEN, errno.EMFILE, path_part="t-1", times=1_000)

@@ -8,7 +8,7 @@ unlink of a huge segment never delays a commit.
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
@@ -17,7 +17,7 @@ import trio
 
 from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
 from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk_seam import DiskFile, Space
+from ottla.storage.disk_seam import DirectorySurvey, DiskFile, Space
 from ottla.storage.real_file_driver import Fsyncs, OpenRealFiles, RealFile, write_rest
 
 T = TypeVar("T")
@@ -71,6 +71,10 @@ class RealDisk:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         fd = os.open(path, flags, 0o644)
         return RealFile(path, fd, None if is_kept_open else self._files)
+
+    def at(self, path: str) -> RealFile:
+        """Return a handle on a file that is there; its first use opens it."""
+        return self.open(path) if METADATA_DIRECTORY in path else RealFile(path, -1, self._files)
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory of that name is there."""
@@ -189,6 +193,14 @@ class RealDisk:
         """Return the sorted names in a directory."""
         return sorted(await self._run(path, os.listdir, path))
 
+    async def survey(
+        self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
+    ) -> list[DirectorySurvey | OSError]:
+        """Return what each of several directories holds."""
+        if not paths:
+            return []
+        return await self._run(paths[0], _survey_all, paths, wanted)
+
     async def is_directory(self, path: str) -> bool:
         """Return whether the path is a directory."""
         return await self._run(path, os.path.isdir, path)
@@ -200,6 +212,12 @@ class RealDisk:
     async def makedirs(self, path: str) -> None:
         """Make a directory and its parents."""
         await self._run(path, _makedirs, path)
+
+    async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Make a directory durably, with files in it."""
+        await trio.to_thread.run_sync(
+            _make_directory, path, files, limiter=self._workers_of(path).fsync
+        )
 
     async def remove_tree(self, path: str) -> None:
         """Remove a directory and all it holds."""
@@ -288,6 +306,21 @@ def _touch(file: DiskFile, position: int, size: int) -> None:
         position += block
 
 
+def _survey_all(
+    paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
+) -> list[DirectorySurvey | OSError]:
+    found: list[DirectorySurvey | OSError] = []
+    for path in paths:
+        try:
+            with os.scandir(path) as entries:
+                sizes = {each.name: each.stat().st_size for each in entries if each.is_file()}
+            contents = {name: _read_file(f"{path}/{name}") for name in wanted(sorted(sizes))}
+            found.append(DirectorySurvey(sizes, contents))
+        except OSError as error:
+            found.append(error)
+    return found
+
+
 def _read_file(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
@@ -319,6 +352,17 @@ def _space(path: str) -> Space:
 
 def _makedirs(path: str) -> None:
     os.makedirs(path, exist_ok=True)
+
+
+def _make_directory(path: str, files: Mapping[str, bytes]) -> None:
+    _makedirs(path)
+    for name, data in files.items():
+        if data:
+            _write_atomically(f"{path}/{name}", data)
+        else:
+            os.close(os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    _fsync_directory(path)
+    _fsync_directory(os.path.dirname(path))
 
 
 def _remove_tree(path: str) -> None:

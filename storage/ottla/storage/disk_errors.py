@@ -12,6 +12,7 @@ from enum import Enum
 
 FULL_DISK_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 RESOURCE_ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+UNOPENED_ERRNOS = frozenset((errno.EMFILE, errno.ENFILE))
 CLOSED_ERRNOS = frozenset((errno.EBADF,))
 
 
@@ -38,6 +39,11 @@ def meaning_of(error: OSError) -> DiskError:
 def is_disk_failure(error: OSError) -> bool:
     """Return whether an error is a failure of its directory."""
     return meaning_of(error) is DiskError.FAILURE
+
+
+def is_unopened(error: OSError) -> bool:
+    """Return whether a file could not be opened, and nothing was done with it."""
+    return error.errno in UNOPENED_ERRNOS
 
 
 def is_disk_full(error: OSError) -> bool:

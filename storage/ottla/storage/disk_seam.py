@@ -7,7 +7,7 @@ command line, keeps its changes aside to show a recovery before it is done.  Eve
 `OSError` with its errno; nothing else is raised.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 Chunk = bytes | bytearray | memoryview
@@ -19,6 +19,15 @@ class Space(NamedTuple):
 
     total_bytes: int
     usable_bytes: int
+
+
+class DirectorySurvey(NamedTuple):
+    """What one directory holds."""
+
+    sizes: dict[str, int]
+    """Size of each file by its name."""
+    contents: dict[str, bytes]
+    """The bytes of those that were wanted."""
 
 
 class DiskFile(Protocol):
@@ -104,6 +113,10 @@ class Disk(Protocol):
         """Open a file for reading and writing; with `create`, make it when it is not there."""
         ...
 
+    def at(self, path: str) -> DiskFile:
+        """Return a handle on a file that is there; its first use opens it."""
+        ...
+
     def exists(self, path: str) -> bool:
         """Return whether a file or directory of that name is there."""
         ...
@@ -177,6 +190,16 @@ class Disk(Protocol):
         """Return the sorted names in a directory."""
         ...
 
+    async def survey(
+        self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
+    ) -> list[DirectorySurvey | OSError]:
+        """Return what each of several directories holds, or why that cannot be said.
+
+        `wanted` returns the names of the small files to be read, of all names; it is called in the
+        worker.
+        """
+        ...
+
     async def is_directory(self, path: str) -> bool:
         """Return whether the path is a directory."""
         ...
@@ -187,6 +210,13 @@ class Disk(Protocol):
 
     async def makedirs(self, path: str) -> None:
         """Make a directory and its parents; one that is there is fine."""
+        ...
+
+    async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Make a directory durably, with files in it, in the order they are named.
+
+        After a crash each of these holds its bytes or is not there.  Several are made at once.
+        """
         ...
 
     async def remove_tree(self, path: str) -> None:

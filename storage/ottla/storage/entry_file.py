@@ -20,6 +20,8 @@ class EntryFile:
         "_disk",
         "_file",
         "_is_closed",
+        "_is_extended",
+        "_is_trimmed",
         "_memory",
         "_written_bytes",
         "count",
@@ -40,6 +42,10 @@ class EntryFile:
         self._memory: bytearray | None = None
         self._written_bytes = 0
         self._capacity_bytes = 0
+        self._is_extended = False
+        """Whether the file has its full size already."""
+        self._is_trimmed = False
+        """Whether the file is still what was sealed, durably."""
 
     @property
     def is_sealed(self) -> bool:
@@ -47,19 +53,25 @@ class EntryFile:
         return self._memory is None
 
     def begin(self, *, capacity_bytes: int = 0) -> None:
-        """Start empty and active; the file is a hole of `capacity_bytes`, as Kafka preallocates."""
+        """Start empty and active.
+
+        From its first entry on the file is a hole of `capacity_bytes`, as Kafka preallocates.
+        """
         self._memory = bytearray()
         self.count = 0
         self._written_bytes = 0
         self._capacity_bytes = capacity_bytes - capacity_bytes % self.entry_bytes
-        file = self._open()
-        file.set_size(0)
-        file.set_size(self._capacity_bytes)
+        self._open().set_size(0)
+        self._is_extended = self._is_trimmed = False
 
-    def open_sealed(self) -> int:
-        """Take a sealed file as it is; return its size, which may not fit whole entries."""
+    def open_sealed(self, size: int | None = None) -> int:
+        """Take a sealed file as it is; return its size, which may not fit whole entries.
+
+        Where the size is known the file need not be opened yet.
+        """
         self._memory = None
-        size = self._open().size_bytes
+        if size is None:
+            size = self._open().size_bytes
         self.count = size // self.entry_bytes
         return size
 
@@ -68,11 +80,11 @@ class EntryFile:
         if self._memory is not None:
             return
         size = self.count * self.entry_bytes
-        file = self._open()
-        self._memory = bytearray(file.pread(0, size))
+        self._memory = bytearray(self._open().pread(0, size) if size else b"")
         self._written_bytes = size
         self._capacity_bytes = max(size, capacity_bytes - capacity_bytes % self.entry_bytes)
-        file.set_size(self._capacity_bytes)
+        self._is_extended = False
+        self._is_trimmed = True
 
     def entry(self, index: int, size: int) -> bytes | bytearray:
         """Return the first `size` bytes of one entry."""
@@ -93,7 +105,12 @@ class EntryFile:
         if self._memory is None or self._written_bytes == len(self._memory):
             return
         chunk = bytes(memoryview(self._memory)[self._written_bytes :])
-        self._open().pwrite(self._written_bytes, [chunk])
+        file = self._open()
+        self._is_trimmed = False
+        if not self._is_extended:
+            file.set_size(max(len(self._memory), self._capacity_bytes))
+            self._is_extended = True
+        file.pwrite(self._written_bytes, [chunk])
         self._written_bytes += len(chunk)
 
     def write_if_possible(self) -> None:
@@ -110,16 +127,19 @@ class EntryFile:
         assert 0 <= count <= self.count
         self.count = count
         size = count * self.entry_bytes
+        if size < len(self._memory):
+            self._is_trimmed = False
         del self._memory[size:]
         self._written_bytes = min(self._written_bytes, size)
 
     def cut_file(self) -> None:
         """Cut an active file to the entries there are."""
-        if self._memory is None:
+        if self._memory is None or self._is_trimmed:
             return
         file = self._open()
         file.set_size(len(self._memory))  # first cut, so that what is beyond reads as a hole again
-        file.set_size(max(len(self._memory), self._capacity_bytes))
+        if self._is_extended:
+            file.set_size(max(len(self._memory), self._capacity_bytes))
 
     async def trim(self) -> None:
         """Make the file exactly its entries, durably; it stays in memory until `seal`.
@@ -130,10 +150,14 @@ class EntryFile:
         """
         if self._memory is None or self._is_closed:
             return
+        if self._is_trimmed and self._written_bytes == len(self._memory):
+            return
         self._written_bytes = 0
+        self._is_extended = True
         self.write()
         file = self._open()
         file.set_size(self.count * self.entry_bytes)
+        self._is_extended = False
         await self._disk.fsync(file)
 
     async def flush(self) -> None:

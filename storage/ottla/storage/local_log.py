@@ -15,20 +15,16 @@ from uuid import UUID
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.seams import Rng
-from ottla.storage.disk_errors import is_disk_failure
+from ottla.storage.directory_view import DirectoryView
+from ottla.storage.disk_errors import is_disk_failure, is_unopened
 from ottla.storage.disk_seam import Disk
 from ottla.storage.file_tasks import FileTasks, file_task
-from ottla.storage.files import (
-    LEADER_EPOCH_CHECKPOINT,
-)
+from ottla.storage.files import LEADER_EPOCH_CHECKPOINT
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_failures import LogFailures
 from ottla.storage.producer_files import ProducerFiles
 from ottla.storage.producer_state import ProducerRoom, ProducerStates
-from ottla.storage.recovery import (
-    LoadedLog,
-    load_producers,
-)
+from ottla.storage.recovery import LoadedLog, load_producers
 from ottla.storage.retention import deletable_count
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 
@@ -92,7 +88,7 @@ class LocalLog(LogFailures):
         self._unsealed = [segment for segment in loaded.segments[:-1] if not segment.is_sealed]
         self._is_cutting = False
         """A truncation is under way: what it forgets may still come back with a crash."""
-        self._producer_files = ProducerFiles(disk, directory)
+        self._producer_files = ProducerFiles(disk, directory, loaded.snapshots)
         self._leaving: list[Segment] = []
         """The oldest segments, which are not the log's any more but still lie there."""
         self._is_removing = False
@@ -218,6 +214,8 @@ class LocalLog(LogFailures):
         try:
             segment.file.set_size(segment.size_bytes)
         except OSError as second:
+            if is_unopened(second):
+                self._refuse(error)  # nothing was written: a file that was is open
             self._fail_by(second, f"{segment.file.path}: {error}, and its tail stays")
         self._refuse(error)
 
@@ -387,13 +385,19 @@ class LocalLog(LogFailures):
         """Bring the producers back to what they were at the end offset."""
         await self._producer_files.remove_above(self.end_offset)
         reloaded = await load_producers(
-            self._disk, self.directory, self._segments, self.end_offset, self.config, now_ms=0
+            self._disk,
+            DirectoryView(self._disk, self.directory),
+            self._segments,
+            self.end_offset,
+            self.config,
+            now_ms=0,
         )
         reloaded.keep_from(self._producers)
         reloaded.on_high_watermark(self.high_watermark)
         self._replace_producers(reloaded)
 
     def _replace_producers(self, states: ProducerStates) -> None:
+        self._producer_files.forget()
         states.enter(self._producers.leave())
         self._producers = states
 
@@ -578,7 +582,8 @@ class LocalLog(LogFailures):
             if self._active.end_preallocation():
                 await self._fsync(self._active)
             self._active.add_last_time_entry()
-            await self._active.trim()
+            if self._active.size_bytes:
+                await self._active.trim()
             await self._producer_files.write_durably(self._producers, self.end_offset)
             await self._write_epochs()
         except OSError as error:

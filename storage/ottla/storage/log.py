@@ -19,6 +19,7 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.storage.append_info import AppendInfo, AppendOrigin
+from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Chunk, Disk
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.file_tasks import file_task
@@ -84,15 +85,19 @@ async def open_log(
     now_ms: int,
     rng: Rng | None = None,
     progress: Progress | None = None,
+    view: DirectoryView | None = None,
 ) -> "Log":
     """Open a partition's directory, which is made when it is not there, and recover its log.
 
     `is_clean` says that the log was closed by `close`; else all from `recovery_point` on is
-    checked.  RefusedError(INCONSISTENT_TOPIC_ID) when the directory belongs to another topic.
+    checked.  RefusedError(INCONSISTENT_TOPIC_ID) when the directory belongs to another topic.  With
+    a `view` the directory is there, and its topic id known to be `topic_id`.
     """
-    await disk.makedirs(directory)
-    topic_id = await load_topic_id(disk, directory, topic_id)
-    loader = LogLoader(disk, directory, config, now_ms=now_ms, progress=progress)
+    if view is None:
+        await disk.makedirs(directory)
+        topic_id = await load_topic_id(disk, directory, topic_id)
+        view = DirectoryView(disk, directory)
+    loader = LogLoader(disk, view, config, now_ms=now_ms, progress=progress)
     loaded = await loader.load(
         is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset
     )

@@ -12,15 +12,20 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.storage.directory_names import deleted_name
+from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_errors import is_disk_full
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk_seam import DirectorySurvey, Disk
+from ottla.storage.files import LOG, OFFSET_INDEX, PARTITION_METADATA, TIME_INDEX, file_name
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_recovery_driver import set_stray_aside
+from ottla.storage.partition_metadata import encode_partition_metadata
 from ottla.storage.recovery import load_topic_id
 
 NOTHING = Offset(0)
+EMPTY_SEGMENT = {file_name(0, suffix): b"" for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)}
+"""The files that a log begins with."""
 
 
 async def make_log(
@@ -42,8 +47,12 @@ async def make_log(
     if disk.exists(path) and await _is_of_another(disk, path, topic_id):
         await set_stray_aside(disk, rng, directory, partition)
     await directory.checkpoints.forget(partition, served)
-    await disk.makedirs(path)
-    await disk.fsync_directory(directory.path)
+    view: DirectoryView | None = None
+    if not disk.exists(path):
+        files = {PARTITION_METADATA: encode_partition_metadata(topic_id), **EMPTY_SEGMENT}
+        await disk.make_directory(path, files)
+        sizes = {name: len(data) for name, data in files.items()}
+        view = DirectoryView(disk, path, DirectorySurvey(sizes, {}))
     return await open_log(
         disk,
         path,
@@ -54,6 +63,7 @@ async def make_log(
         log_start_offset=NOTHING,
         now_ms=clock.wall_ms(),
         rng=rng,
+        view=view,
     )
 
 

@@ -8,7 +8,7 @@ directory.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -20,14 +20,21 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.directory_names import DirectoryKind, parse_directory_name, stray_name
+from ottla.storage.directory_view import DirectoryView, small_files
 from ottla.storage.disk_errors import DiskError, meaning_of
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk_seam import DirectorySurvey, Disk
+from ottla.storage.files import PARTITION_METADATA
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
+from ottla.storage.partition_metadata import decode_partition_metadata
 from ottla.storage.recovery import load_topic_id
 
 _LOGGER = logging.getLogger(__name__)
+
+SURVEYED_AT_ONCE = 100
+"""Directories surveyed in one call of a worker, which costs as much as what it does for three.
+More delay the first logs, and what else the worker has to do."""
 
 ZERO = Offset(0)
 LOG_FILE_SUFFIX = ".log"
@@ -72,13 +79,16 @@ async def recover_directory(
         await _measure(disk, directory, partitions, plan)
 
     failures: list[OSError | RefusedError] = []
+    surveys = Surveys(disk, directory, partitions)
 
     async def work(waiting: Iterator[TopicPartition]) -> None:
         for partition in waiting:
             if failures:
                 return
             try:
-                await _recover_log(disk, clock, rng, directory, partition, plan, found)
+                view = await surveys.view_of(partition)
+                await _recover_log(disk, clock, rng, directory, partition, view, plan, found)
+                await trio.lowlevel.checkpoint()
             except (OSError, RefusedError) as error:
                 if _lacks_resources(error):
                     _LOGGER.error("%s is offline until the next start: %s", partition, error)
@@ -96,6 +106,38 @@ async def recover_directory(
         raise failures[0]
     directory.progress.remaining_segment_count = 0
     return found
+
+
+class Surveys:
+    """What the directories of partitions hold, asked for many at once and forgotten once given."""
+
+    def __init__(
+        self, disk: Disk, directory: LogDirectory, partitions: Sequence[TopicPartition]
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._waiting = list(partitions)
+        self._found: dict[TopicPartition, DirectorySurvey | OSError] = {}
+        self._asking = trio.Lock()
+
+    async def view_of(self, partition: TopicPartition) -> DirectoryView:
+        """Return what a partition's directory holds; asked in the order of the partitions.
+
+        Raises OSError if the disk does.
+        """
+        async with self._asking:
+            if partition not in self._found:
+                await self._ask()
+        found = self._found.pop(partition)
+        if isinstance(found, OSError):
+            raise found
+        return DirectoryView(self._disk, f"{self._directory.path}/{partition}", found)
+
+    async def _ask(self) -> None:
+        asked, self._waiting = self._waiting[:SURVEYED_AT_ONCE], self._waiting[SURVEYED_AT_ONCE:]
+        paths = [f"{self._directory.path}/{partition}" for partition in asked]
+        found = await self._disk.survey(paths, small_files)
+        self._found.update(zip(asked, found, strict=True))
 
 
 def _lacks_resources(error: OSError | RefusedError) -> bool:
@@ -127,10 +169,13 @@ async def _sort_names(
     disk: Disk, directory: LogDirectory, found: DirectoryContents
 ) -> list[TopicPartition]:
     partitions: list[TopicPartition] = []
+    (survey,) = await disk.survey([directory.path], lambda names: ())
+    if isinstance(survey, OSError):
+        raise survey
     for name in await disk.listdir(directory.path):
         path = f"{directory.path}/{name}"
         kind, partition = parse_directory_name(name)
-        if kind is DirectoryKind.OTHER or not await disk.is_directory(path):
+        if kind is DirectoryKind.OTHER or name in survey.sizes:
             continue
         if kind is DirectoryKind.DELETE:
             found.to_delete.append(path)
@@ -169,6 +214,7 @@ async def _recover_log(
     rng: Rng,
     directory: LogDirectory,
     partition: TopicPartition,
+    view: DirectoryView,
     plan: RecoveryPlan,
     found: DirectoryContents,
 ) -> None:
@@ -178,9 +224,9 @@ async def _recover_log(
         progress.remaining_segment_count = max(0, progress.remaining_segment_count - 1)
         progress.bytes_done += done_bytes
 
-    path = f"{directory.path}/{partition}"
+    path = view.path
     try:
-        topic_id = await load_topic_id(disk, path, None)
+        topic_id = await _topic_id_of(view)
         if topic_id is None or plan.is_stray(partition, topic_id):
             await set_stray_aside(disk, rng, directory, partition)
             return
@@ -202,6 +248,7 @@ async def _recover_log(
             now_ms=clock.wall_ms(),
             rng=rng,
             progress=on_progress,
+            view=view,
         )
     except CorruptDataError as error:
         _LOGGER.error("%s is offline: %s", path, error.where)
@@ -213,6 +260,13 @@ async def _recover_log(
     if log.recovery_checkpoint < recovery_point:
         found.receded.append(partition)
     found.logs[partition] = log
+
+
+async def _topic_id_of(view: DirectoryView) -> UUID | None:
+    try:
+        return decode_partition_metadata(await view.read_file(PARTITION_METADATA))
+    except FileNotFoundError:
+        return None
 
 
 async def set_stray_aside(

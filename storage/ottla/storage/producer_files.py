@@ -17,7 +17,9 @@ for longer; with fewer, after a kill, more producers are known by the last batch
 class ProducerFiles:
     """One log's."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, snapshots: list[int] | None) -> None:
+        """`snapshots` are the offsets of those that hold true; None where that is not known."""
+        self._known = None if snapshots is None else set(snapshots)
         self._disk = disk
         self._directory = directory
         self._unsynced: list[str] = []
@@ -26,6 +28,7 @@ class ProducerFiles:
         """Write the states at an offset, at once; `sync` makes them durable."""
         snapshot = encode_snapshot(states)
         self._write_unsynced(file_name(offset, SNAPSHOT), snapshot)
+        self._note(offset)
         if 0 < len(states.producers) <= PRODUCERS_WRITTEN_AT_ROLL:
             self._write_unsynced(PRODUCER_BATCHES, encode_batches(states, snapshot))
 
@@ -56,7 +59,10 @@ class ProducerFiles:
                 self._unsynced.remove(path)
 
     async def write_durably(self, states: ProducerStates, end_offset: Offset) -> None:
-        """Write the states at the log's end."""
+        """Write the states at the log's end, unless the files there say the same."""
+        is_there = self._known is not None and end_offset in self._known
+        if is_there or (self._known == set() and not states.producers):
+            return
         snapshot = encode_snapshot(states)
         await self._disk.write_atomically(
             f"{self._directory}/{file_name(end_offset, SNAPSHOT)}", snapshot
@@ -66,8 +72,17 @@ class ProducerFiles:
                 f"{self._directory}/{PRODUCER_BATCHES}", encode_batches(states, snapshot)
             )
 
+    def _note(self, offset: int) -> None:
+        if self._known is not None:
+            self._known.add(offset)
+
+    def forget(self) -> None:
+        """Rely on no snapshot that is there: the states were replaced."""
+        self._known = None
+
     async def remove_above(self, end_offset: Offset) -> None:
         """Remove the snapshots of what is no longer in the log."""
+        self.forget()
         for offset in offsets_of(await self._disk.listdir(self._directory), SNAPSHOT):
             if offset > end_offset:
                 await self.remove(offset)
@@ -75,6 +90,8 @@ class ProducerFiles:
     async def remove(self, offset: int) -> None:
         """Remove a snapshot if it is there; another task that removes it may be first."""
         path = f"{self._directory}/{file_name(offset, SNAPSHOT)}"
+        if self._known is not None:
+            self._known.discard(offset)
         if self._disk.exists(path):
             with suppress(FileNotFoundError):
                 await self._disk.unlink(path)

@@ -52,7 +52,7 @@ class RealFile:
     )
 
     def __init__(self, path: str, fd: int, cache: "OpenRealFiles | None" = None) -> None:
-        """With a `cache` the descriptor may be given back."""
+        """With a `cache` the descriptor may be given back, or be -1: not open yet."""
         self._path = path
         self._fd = fd
         self._pin_count = 0
@@ -69,7 +69,8 @@ class RealFile:
         self._cache = cache
         if cache is not None:
             cache.places.add(path, self)
-            cache.descriptors.add(self)
+            if fd >= 0:
+                cache.descriptors.add(self)
 
     @property
     def path(self) -> str:
@@ -213,7 +214,10 @@ class RealFile:
         except FileNotFoundError:
             return -1
         found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) == self._identity:
+        identity = found.st_dev, found.st_ino
+        if self._identity is None:
+            self._identity = identity
+        if identity == self._identity:
             return fd
         os.close(fd)
         return -1

@@ -15,6 +15,7 @@ from uuid import UUID
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.batch_scan import BatchScan, ScannedBlock
+from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Disk
 from ottla.storage.epoch_cache import EpochCache, decode_epochs
 from ottla.storage.files import (
@@ -34,7 +35,7 @@ from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 from ottla.storage.segment_split import OffsetOverflowError, split_segment
-from ottla.storage.segment_swap import clean_directory, open_indexes
+from ottla.storage.segment_swap import clean_directory, is_tidy, open_indexes
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
@@ -53,6 +54,8 @@ class LoadedLog:
     log_start_offset: Offset
     end_offset: Offset
     recovery_point: Offset
+    snapshots: list[int] | None = None
+    """Offsets of the producer snapshots, where the log was closed cleanly; None for not known."""
 
 
 async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:
@@ -79,14 +82,15 @@ class LogLoader:
     def __init__(
         self,
         disk: Disk,
-        directory: str,
+        view: DirectoryView,
         config: LogConfig,
         *,
         now_ms: int,
         progress: Progress | None = None,
     ) -> None:
         self._disk = disk
-        self._directory = directory
+        self._view = view
+        self._directory = view.path
         self._config = config
         self._now_ms = now_ms
         self._progress = progress
@@ -98,8 +102,11 @@ class LogLoader:
     ) -> LoadedLog:
         """Open the log; with `is_clean` nothing is checked, for `close` wrote all of it."""
         while True:
-            await clean_directory(self._disk, self._directory)
-            names = await self._disk.listdir(self._directory)
+            names = await self._view.names()
+            if not is_tidy(names):
+                self._view.forget()
+                await clean_directory(self._disk, self._directory)
+                names = await self._view.names()
             segments = [self._open_segment(Offset(base)) for base in offsets_of(names, LOG)]
             opened = list(segments)
             try:
@@ -108,6 +115,7 @@ class LogLoader:
                 for segment in opened:
                     segment.close()
                 base_offset = error.base_offset
+                self._view.forget()
                 if await split_segment(self._disk, self._directory, base_offset) == 1:
                     self._unsplit.add(Offset(base_offset))
 
@@ -119,6 +127,7 @@ class LogLoader:
         log_start_offset: Offset,
     ) -> LoadedLog:
         epochs = await self._load_epochs()
+        snapshots: list[int] | None = None
         first_checked = len(segments)
         if not is_clean:
             first_checked = _floor(segments, recovery_point)
@@ -136,14 +145,17 @@ class LogLoader:
         if not segments or log_start_offset > end_offset:
             # Nothing is left of what the checkpoint promises: start empty there (Kafka does too).
             await self._remove(segments, 0)
-            epochs.clear()
+            if epochs.entries:
+                epochs.clear()
             await self._remove_derived()
             producers, end_offset = ProducerStates(log_start_offset), log_start_offset
             segments.append(self._new_segment(log_start_offset))
         log_start_offset = max(log_start_offset, segments[0].base_offset)
         epochs.truncate_from_start(segments[0].base_offset)
         epochs.truncate_from_end(end_offset)  # last: an epoch without a record is not kept
-        await remove_stray_snapshots(self._disk, self._directory, segments, end_offset)
+        await remove_stray_snapshots(self._disk, self._view, segments, end_offset)
+        if is_clean:
+            snapshots = offsets_of(await self._view.names(), SNAPSHOT)
         if not is_clean:
             await self._settle(segments[-1])
         return LoadedLog(
@@ -153,12 +165,14 @@ class LogLoader:
             log_start_offset=log_start_offset,
             end_offset=end_offset,
             recovery_point=end_offset if is_clean else min(recovery_point, end_offset),
+            snapshots=snapshots,
         )
 
     async def _remove_derived(self) -> None:
         """Remove what was derived from batches that are gone, lest the next start takes it in."""
-        for name in await self._disk.listdir(self._directory):
+        for name in await self._view.names():
             if name == LEADER_EPOCH_CHECKPOINT or offset_of(name, SNAPSHOT) is not None:
+                self._view.forget()
                 await self._disk.unlink(f"{self._directory}/{name}")
 
     async def _settle(self, active: Segment) -> None:
@@ -177,17 +191,22 @@ class LogLoader:
         return segment
 
     def _open_segment(self, base_offset: Offset) -> Segment:
+        size = self._view.size_of(f"{self._directory}/{file_name(base_offset, LOG)}")
         segment = Segment(
-            self._disk, self._directory, base_offset, self._config, now_ms=self._now_ms
+            self._disk,
+            self._directory,
+            base_offset,
+            self._config,
+            now_ms=self._now_ms,
+            known_bytes=size,
         )
-        segment.size_bytes = segment.file.size_bytes
+        segment.size_bytes = segment.file.size_bytes if size is None else size
         return segment
 
     async def _load_epochs(self) -> EpochCache:
         """Read the checkpoint; one that lies is forgotten, for batches carry their epochs."""
         with suppress(FileNotFoundError, CorruptDataError):
-            path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
-            return decode_epochs(await self._disk.read_file(path))
+            return decode_epochs(await self._view.read_file(LEADER_EPOCH_CHECKPOINT))
         return EpochCache()
 
     async def _repair_sealed(self, segments: list[Segment], first_checked: int) -> int:
@@ -196,7 +215,7 @@ class LogLoader:
         A trusted segment that is damaged ends the trust: all from it on is recovered.
         """
         for index, segment in enumerate(segments[:first_checked]):
-            if open_indexes(self._disk, segment) and _knows_its_times(segment):
+            if open_indexes(self._disk, segment, self._view) and _knows_its_times(segment):
                 segment.is_sealed = True
                 continue
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
@@ -206,6 +225,7 @@ class LogLoader:
 
     async def _rebuild_indexes(self, segments: list[Segment], index: int) -> bool:
         """Build a closed segment's indexes again; False when its bytes lie."""
+        self._view.forget()
         segment = segments[index]
         producers = await self._producers_at(segments[:index], segment.base_offset)
         file_size = segment.size_bytes
@@ -244,20 +264,20 @@ class LogLoader:
 
     async def _clean_producers(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
         """Return the producers of a cleanly closed log: no snapshot at all means there are none."""
-        names = await self._disk.listdir(self._directory)
-        if not offsets_of(names, SNAPSHOT):
+        if not offsets_of(await self._view.names(), SNAPSHOT):
             return ProducerStates(end_offset)
         return await self._producers_at(segments, end_offset)
 
     async def _producers_at(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
         return await load_producers(
-            self._disk, self._directory, segments, end_offset, self._config, now_ms=self._now_ms
+            self._disk, self._view, segments, end_offset, self._config, now_ms=self._now_ms
         )
 
     async def _recover(
         self, segments: list[Segment], first: int, epochs: EpochCache
     ) -> tuple[ProducerStates, Offset]:
         """Check the segments from `first` on and build again what is derived from them."""
+        self._view.forget()
         base_offset = segments[first].base_offset
         epochs.truncate_from_end(base_offset)
         producers = await self._producers_at(segments[:first], base_offset)
@@ -342,6 +362,7 @@ class LogLoader:
     async def _remove(self, segments: list[Segment], first: int) -> None:
         """Remove segments durably, the newest first: a crash leaves no gap and brings none back."""
         while len(segments) > first:
+            self._view.forget()
             await segments.pop().remove()
             await self._disk.fsync_directory(self._directory)
 
@@ -383,7 +404,7 @@ def end_marker_of(data: Buffer, at: int, header: BatchHeader) -> EndMarker | Non
 
 async def load_producers(
     disk: Disk,
-    directory: str,
+    view: DirectoryView,
     segments: list[Segment],
     end_offset: Offset,
     config: LogConfig,
@@ -395,22 +416,23 @@ async def load_producers(
     A snapshot that lies is removed and the one before it is tried; not one from before the first
     segment, for what was written between is gone.
     """
-    names = await disk.listdir(directory)
+    names = await view.names()
     start_offset = segments[0].base_offset if segments else end_offset
     producers = ProducerStates(start_offset)
     for offset in reversed(offsets_of(names, SNAPSHOT)):
         if not start_offset <= offset <= end_offset:
             continue
-        path = f"{directory}/{file_name(offset, SNAPSHOT)}"
+        name = file_name(offset, SNAPSHOT)
         try:
-            snapshot = await disk.read_file(path)
+            snapshot = await view.read_file(name)
             producers = decode_snapshot(snapshot, Offset(offset))
         except CorruptDataError:
-            await disk.unlink(path)
+            view.forget()
+            await disk.unlink(f"{view.path}/{name}")
             continue
         if producers.producers:
             with suppress(FileNotFoundError, CorruptDataError):
-                data = await disk.read_file(f"{directory}/{PRODUCER_BATCHES}")
+                data = await view.read_file(PRODUCER_BATCHES)
                 add_batches(producers, data, snapshot)
         break
     producers.note_loaded(now_ms)
@@ -449,15 +471,16 @@ def _replay_block(block: ScannedBlock, producers: ProducerStates, end_offset: Of
 
 
 async def remove_stray_snapshots(
-    disk: Disk, directory: str, segments: list[Segment], end_offset: Offset
+    disk: Disk, view: DirectoryView, segments: list[Segment], end_offset: Offset
 ) -> None:
     """Remove snapshots beyond the log's end, and those of no segment but for the newest."""
-    offsets = offsets_of(await disk.listdir(directory), SNAPSHOT)
+    offsets = offsets_of(await view.names(), SNAPSHOT)
     bases = {segment.base_offset for segment in segments}
     kept = [offset for offset in offsets if offset <= end_offset]
     for offset in offsets:
         if offset > end_offset or (offset not in bases and offset != kept[-1]):
-            await disk.unlink(f"{directory}/{file_name(offset, SNAPSHOT)}")
+            view.forget()
+            await disk.unlink(f"{view.path}/{file_name(offset, SNAPSHOT)}")
 
 
 def _floor(segments: list[Segment], offset: Offset) -> int:

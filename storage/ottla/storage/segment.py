@@ -78,6 +78,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_entry",
         "_disk",
+        "_is_preallocated",
         "_is_removed",
         "_recent",
         "base_offset",
@@ -105,13 +106,21 @@ class Segment:
         *,
         now_ms: int,
         suffix: str = "",
+        known_bytes: int | None = None,
     ) -> None:
-        """`suffix` follows the names of files that are not the segment's own names yet."""
+        """`suffix` follows the names of files that are not the segment's own names yet.
+
+        With `known_bytes` the log file is there and that long, so that it need not be opened yet.
+        """
         self._disk = disk
         self.base_offset = base_offset
         self.path_prefix = f"{directory}/{file_name(base_offset, '')}"
         prefix = self.path_prefix
-        self.file: DiskFile = disk.open(prefix + LOG + suffix, create=True)
+        self.file: DiskFile
+        if known_bytes is None:
+            self.file = disk.open(prefix + LOG + suffix, create=True)
+        else:
+            self.file = disk.at(prefix + LOG + suffix)
         self.size_bytes = 0
         size = config.segment_index_bytes
         self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX + suffix, base_offset, size)
@@ -123,6 +132,7 @@ class Segment:
         self.is_future_reported = False
         """Whether it was reported that a timestamp ahead of our clock keeps this segment."""
         self._is_removed = False
+        self._is_preallocated = False
         self.first_timestamp_ms = NO_TIMESTAMP
         """Timestamp of the first batch, from which segment.ms counts; -1 for none yet."""
         self.max_timestamp_ms = NO_TIMESTAMP
@@ -134,6 +144,7 @@ class Segment:
     def begin(self, config: LogConfig) -> None:
         """Start empty and active; what the files held is gone."""
         self.file.set_size(0)
+        self._is_preallocated = config.preallocate
         if config.preallocate:
             self.file.set_size(config.segment_bytes)
         self.restart(config)
@@ -143,6 +154,8 @@ class Segment:
 
         Return whether there was any: the file is to be flushed then.
         """
+        if not self._is_preallocated:
+            return False
         has_room = self.file.size_bytes > self.size_bytes
         if has_room:
             self.file.set_size(self.size_bytes)
@@ -344,6 +357,8 @@ class Segment:
 
     def load_first_timestamp(self) -> None:
         """Find the first batch's timestamp, from which segment.ms counts."""
+        if not self.size_bytes:
+            return
         header = self.file.pread(0, min(WALK_HEADER_BYTES, self.size_bytes))
         if len(header) == WALK_HEADER_BYTES or is_entry_at(header, 0):
             self.first_timestamp_ms = _max_timestamp_of(header)

@@ -12,6 +12,7 @@ from typing import Protocol
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
 from ottla.storage.batch_scan import BatchScan
+from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Disk
 from ottla.storage.files import (
     CLEANED,
@@ -138,15 +139,20 @@ async def remove_cleaned(disk: Disk, directory: str) -> None:
             await disk.unlink(f"{directory}/{name}")
 
 
-def open_indexes(disk: Disk, segment: Segment) -> bool:
+def open_indexes(disk: Disk, segment: Segment, view: DirectoryView | None = None) -> bool:
     """Open a sealed segment's indexes; False when one is missing or does not fit its log."""
     offsets, times = segment.offset_index, segment.time_index
-    if not disk.exists(offsets.path) or not disk.exists(times.path):
+    view = view or DirectoryView(disk, "")
+    if not view.has(offsets.path) or not view.has(times.path):
         return False
-    if offsets.open_sealed() % offsets.entry_bytes or times.open_sealed() % times.entry_bytes:
+    if offsets.open_sealed(view.size_of(offsets.path)) % offsets.entry_bytes:
         return False
-    if disk.exists(segment.transaction_index.path):
-        size = segment.transaction_index.open_sealed()
+    if times.open_sealed(view.size_of(times.path)) % times.entry_bytes:
+        return False
+    if not segment.size_bytes and (offsets.count or times.count):
+        return False  # an empty segment's are not trimmed as the log is closed
+    if view.has(segment.transaction_index.path):
+        size = segment.transaction_index.open_sealed(view.size_of(segment.transaction_index.path))
         if size % segment.transaction_index.entry_bytes:
             return False
         if not segment.transaction_index.is_sound(segment.base_offset):
@@ -159,6 +165,19 @@ def open_indexes(disk: Disk, segment: Segment) -> bool:
 
 
 # ---- at the start
+
+
+def is_tidy(names: list[str]) -> bool:
+    """Return whether a directory with these names has nothing for `clean_directory` to do."""
+    logs = set(offsets_of(names, LOG))
+    for name in names:
+        if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
+            return False
+        for suffix in INDEX_SUFFIXES:
+            base = offset_of(name, suffix)
+            if base is not None and base not in logs:
+                return False
+    return True
 
 
 async def clean_directory(disk: Disk, directory: str) -> None:

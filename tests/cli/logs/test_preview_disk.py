@@ -11,9 +11,17 @@ from ottla.jepsen.world.disk_conformance import CHECKS, Check
 OF_DIRECTORIES = (
     "a_renamed_directory_takes_all_along",
     "directories_are_made_listed_and_removed",
+    "a_directory_is_made_with_its_files",
+    "a_survey_tells_what_directories_hold",
 )
 """A recovery makes no directory, and does not look into one that it has set aside."""
-KEPT = [check for check in CHECKS if check.__name__ not in OF_DIRECTORIES]
+OF_DESCRIPTORS = (
+    "a_file_that_is_not_open_is_not_cached",
+    "idle_files_open_again_where_they_lie",
+    "idle_unflushed_files_are_flushed",
+)
+"""It keeps none."""
+KEPT = [check for check in CHECKS if check.__name__ not in (*OF_DIRECTORIES, *OF_DESCRIPTORS)]
 
 
 @pytest.mark.parametrize("check", KEPT, ids=lambda check: check.__name__)
@@ -21,6 +29,20 @@ async def test_the_preview_conforms(check: Check, tmp_path: Path) -> None:
     with PreviewDisk() as disk:
         await check(disk, str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_survey_tells_what_would_be_there(tmp_path: Path) -> None:
+    for name in ("cut", "gone", "whole"):
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "deep").mkdir()
+    with PreviewDisk() as disk:
+        await disk.truncate(disk.open(f"{tmp_path}/cut"), 2)
+        await disk.unlink(f"{tmp_path}/gone")
+        survey, missing = await disk.survey(
+            [str(tmp_path), f"{tmp_path}/none"], lambda names: names
+        )
+    assert survey == ({"cut": 2, "whole": 5}, {"cut": b"cu", "whole": b"whole"})
+    assert isinstance(missing, FileNotFoundError)
 
 
 async def test_what_would_differ_is_listed_and_nothing_else(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import trio
 
-from ottla.storage.disk_seam import Chunk, DiskFile, Space
+from ottla.storage.disk_seam import Chunk, DirectorySurvey, DiskFile, Space
 
 BLOCK_BYTES = 1 << 20
 
@@ -207,6 +207,10 @@ class PreviewDisk:
         """Open a file for reading, and for changes that are kept aside."""
         return _File(self._node(path, create=create), path)
 
+    def at(self, path: str) -> DiskFile:
+        """Return a handle on a file that is there."""
+        return self.open(path)
+
     def exists(self, path: str) -> bool:
         """Return whether a file or directory of that name would be there."""
         if path in self._nodes:
@@ -298,6 +302,28 @@ class PreviewDisk:
                     names.add(os.path.basename(changed))
         return sorted(name for name in names if os.path.join(path, name) not in self._renamed)
 
+    async def survey(
+        self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
+    ) -> list[DirectorySurvey | OSError]:
+        """Return what each of several directories would hold."""
+        found: list[DirectorySurvey | OSError] = []
+        for path in paths:
+            try:
+                names = [each for each in await self.listdir(path) if self._is_file(path, each)]
+                sizes = {name: self._size_of(f"{path}/{name}") for name in names}
+                contents = {name: await self.read_file(f"{path}/{name}") for name in wanted(names)}
+                found.append(DirectorySurvey(sizes, contents))
+            except OSError as error:
+                found.append(error)
+        return found
+
+    def _is_file(self, directory: str, name: str) -> bool:
+        return not os.path.isdir(os.path.join(directory, name))
+
+    def _size_of(self, path: str) -> int:
+        node = self._nodes.get(path)
+        return os.path.getsize(path) if node is None else node.size_bytes
+
     async def is_directory(self, path: str) -> bool:
         """Return whether the path is a directory."""
         return os.path.isdir(path) and path not in self._renamed
@@ -314,6 +340,10 @@ class PreviewDisk:
         """
         if not os.path.isdir(path):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Raise OSError: a recovery makes no directories."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     async def remove_tree(self, path: str) -> None:
         """Remove a directory and all it holds."""

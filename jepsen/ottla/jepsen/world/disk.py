@@ -9,7 +9,7 @@ crashes a node also cancels its tasks, so nothing of the old process writes on.
 
 import errno
 import posixpath
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from ottla.jepsen.world.disk_faults import DiskFault, DiskFaults, DiskOperation
 from ottla.jepsen.world.inode import Bytes, Inode, Write
@@ -17,7 +17,7 @@ from ottla.jepsen.world.simulated_file import OpenFiles, SimulatedFile
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
 from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
-from ottla.storage.disk_seam import DiskFile, Space
+from ottla.storage.disk_seam import DirectorySurvey, DiskFile, Space
 
 Pause = Callable[[], Awaitable[None]]
 """Runs before each awaitable operation takes effect: where the world lets others go first."""
@@ -160,6 +160,13 @@ class SimulatedDisk:
             parent.change({name: node})
         return SimulatedFile(self, path, node)
 
+    def at(self, path: str) -> SimulatedFile:
+        """Return a handle on a file that is there; its first use opens it."""
+        inode = self.inode_at(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return SimulatedFile(self, path, inode, is_open=False)
+
     def exists(self, path: str) -> bool:
         """Return whether a file or directory of that name is there."""
         if self.faults.is_gone(path):
@@ -300,6 +307,31 @@ class SimulatedDisk:
         await self._wait_to_name(path)
         return sorted(self._directory(path).entries)
 
+    async def survey(
+        self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
+    ) -> list[DirectorySurvey | OSError]:
+        """Return what each of several directories holds."""
+        found: list[DirectorySurvey | OSError] = []
+        for path in paths:
+            await self._wait(path)
+            try:
+                found.append(self._survey(path, wanted))
+            except OSError as error:
+                found.append(error)
+        return found
+
+    def _survey(
+        self, path: str, wanted: Callable[[Sequence[str]], Sequence[str]]
+    ) -> DirectorySurvey:
+        self.strike(DiskOperation.NAME, path)
+        entries = self._directory(path).entries
+        files = {name: each for name, each in entries.items() if isinstance(each, Inode)}
+        contents: dict[str, bytes] = {}
+        for name in wanted(sorted(files)):
+            self.strike(DiskOperation.READ, f"{path}/{name}")
+            contents[name] = files[name].content.read(0, files[name].content.size)
+        return DirectorySurvey({name: each.content.size for name, each in files.items()}, contents)
+
     async def is_directory(self, path: str) -> bool:
         """Return whether the path is a directory."""
         await self._wait(path)
@@ -324,6 +356,17 @@ class SimulatedDisk:
                 node = _Directory()
                 directory.change({name: node})
             directory = node
+
+    async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Make a directory durably, with files in it, in the real disk's steps."""
+        await self.makedirs(path)
+        for name, data in files.items():
+            if data:
+                await self.write_atomically(f"{path}/{name}", data)
+            else:
+                self.open(f"{path}/{name}", create=True).close()
+        await self.fsync_directory(path)
+        await self.fsync_directory(posixpath.dirname(path))
 
     async def remove_tree(self, path: str) -> None:
         """Remove a directory and all it holds."""

@@ -4,7 +4,7 @@
 failure names the promise that broke.  A check gets a disk and an empty directory on it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.storage.disk_seam import Disk, DiskFile
 
@@ -264,6 +264,45 @@ async def a_pinned_file_is_read_after_its_removal(disk: Disk, root: str) -> None
         file.close()
 
 
+async def a_survey_tells_what_directories_hold(disk: Disk, root: str) -> None:
+    """Sizes of all files, bytes of those that are wanted, and an error where nothing is."""
+    await disk.makedirs(f"{root}/a/deep")
+    await disk.makedirs(f"{root}/b")
+    _file(disk, f"{root}/a/small", b"small").close()
+    _file(disk, f"{root}/a/large", bytes(10_000)).close()
+    found = await disk.survey([f"{root}/{name}" for name in ("a", "b", "none")], _small_ones)
+    one, other, missing = found
+    assert one == ({"small": 5, "large": 10_000}, {"small": b"small"})
+    assert other == ({}, {})
+    assert isinstance(missing, FileNotFoundError)
+
+
+def _small_ones(names: Sequence[str]) -> list[str]:
+    assert list(names) == sorted(names)
+    return [name for name in names if name == "small"]
+
+
+async def a_handle_opens_its_file_at_its_first_use(disk: Disk, root: str) -> None:
+    """It may be renamed before."""
+    _file(disk, f"{root}/f", b"x").close()
+    file = disk.at(f"{root}/f")
+    assert not file.is_closed
+    await disk.rename(f"{root}/f", f"{root}/g")
+    assert file.pread(0, 10) == b"x"
+    file.pwrite(1, [b"y"])
+    assert file.size_bytes == 2
+    file.close()
+
+
+async def a_directory_is_made_with_its_files(disk: Disk, root: str) -> None:
+    """Empty ones too; one that is there already keeps what else it holds."""
+    await disk.make_directory(f"{root}/a", {"named": b"bytes", "empty": b""})
+    await disk.make_directory(f"{root}/a", {"more": b""})
+    assert await disk.listdir(f"{root}/a") == ["empty", "more", "named"]
+    assert await disk.read_file(f"{root}/a/named") == b"bytes"
+    assert await disk.read_file(f"{root}/a/empty") == b""
+
+
 async def idle_unflushed_files_are_flushed(disk: Disk, root: str) -> None:
     """Twice, for what was written since the first call is still in use; then all are as before."""
     files = [_file(disk, f"{root}/{n}", b"x") for n in range(MANY_FILES)]
@@ -296,6 +335,9 @@ CHECKS: tuple[Check, ...] = (
     a_file_that_is_not_open_is_not_cached,
     a_pinned_file_is_read_after_its_removal,
     idle_unflushed_files_are_flushed,
+    a_survey_tells_what_directories_hold,
+    a_handle_opens_its_file_at_its_first_use,
+    a_directory_is_made_with_its_files,
 )
 
 

@@ -72,7 +72,7 @@ class SimulatedFile:
         "was_used",
     )
 
-    def __init__(self, disk: FileDisk, path: str, inode: Inode) -> None:
+    def __init__(self, disk: FileDisk, path: str, inode: Inode, *, is_open: bool = True) -> None:
         self._disk = disk
         self._files = disk.files
         self._path = path
@@ -83,12 +83,13 @@ class SimulatedFile:
         self.inode = inode
         self.dirt = CLEAN
         self.was_used = True
-        self.is_open = True
+        self.is_open = is_open
         self.is_set_apart = False
         self.folder: Folder | None = None
         self.name = ""
         self._files.places.add(path, self)
-        self._files.descriptors.add(self)
+        if is_open:
+            self._files.descriptors.add(self)
 
     @property
     def path(self) -> str:

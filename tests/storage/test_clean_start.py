@@ -1,0 +1,107 @@
+"""After a clean stop logs are opened from what a survey of their directories says."""
+
+from uuid import UUID
+
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.rng import SeededRng
+from ottla.model.ids import Epoch, NodeId, TopicPartition
+from ottla.model.settings.broker import BrokerConfig
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_manager_driver import open_log_manager
+from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.workbench import read_values
+from ottla.wire.batch_builder import build_batch
+
+ROOT = "/data"
+TOPIC = UUID(int=9)
+LOG_COUNT = 250
+
+
+class CountingDisk(SimulatedDisk):
+    """Counts what a start asks of the disk."""
+
+    def __init__(self) -> None:
+        super().__init__(SeededRng(1))
+        self.awaited_count = 0
+        self.changed: list[str] = []
+        """Files of logs that were replaced."""
+
+    async def _wait(self, path: str) -> None:
+        self.awaited_count += 1
+        await super()._wait(path)
+
+    async def write_atomically(self, path: str, data: bytes) -> None:
+        if path.startswith(f"{ROOT}/t-"):
+            self.changed.append(path)
+        await super().write_atomically(path, data)
+
+
+async def disk_with_logs(count: int, *, records: int = 0) -> tuple[CountingDisk, BrokerConfig]:
+    disk = CountingDisk()
+    await disk.makedirs(ROOT)
+    identity = MetaProperties(cluster_id="c", node_id=NodeId(1), directory_id=UUID(int=500))
+    await disk.write_atomically(f"{ROOT}/meta.properties", format_meta_properties(identity))
+    config = BrokerConfig(node_id=NodeId(1), log_dirs=(ROOT,))
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: LogConfig())
+        for index in range(count):
+            log = await logs.create(TopicPartition("t", index), TOPIC, LogConfig())
+            for _ in range(records):
+                append(log)
+        await logs.shutdown_cleanly(1)
+    disk.kill()
+    disk.awaited_count = 0
+    disk.changed.clear()
+    return disk, config
+
+
+def append(log: Log) -> None:
+    batch = build_batch([(1_000, None, b"value")])
+    log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=1_000)
+
+
+async def test_empty_logs_are_opened_and_closed_without_a_file_of_theirs() -> None:
+    disk, config = await disk_with_logs(LOG_COUNT)
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        before = disk.descriptor_count
+        awaited_before = disk.awaited_count
+        await logs.recover(lambda partition: LogConfig())
+        assert len(logs) == LOG_COUNT
+        assert disk.descriptor_count == before
+        # The world's survey waits once for each directory.
+        assert disk.awaited_count - awaited_before < LOG_COUNT + 20
+        disk.changed.clear()
+        await logs.shutdown_cleanly(1)
+        assert not disk.changed
+
+
+async def test_what_was_stopped_cleanly_is_the_same_after_many_starts() -> None:
+    disk, config = await disk_with_logs(3, records=4)
+    for _ in range(3):
+        async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+            await logs.recover(lambda partition: LogConfig())
+            for _, log in logs:
+                assert log.end_offset == 4
+                assert len(read_values(log)) == 4
+            disk.changed.clear()
+            await logs.shutdown_cleanly(1)
+            assert not disk.changed
+        disk.crash()
+
+
+async def test_a_log_that_grew_after_a_clean_start_is_whole_after_the_next() -> None:
+    disk, config = await disk_with_logs(2, records=1)
+    for count in (2, 3):
+        async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+            await logs.recover(lambda partition: LogConfig(index_interval_bytes=0))
+            for _, log in logs:
+                append(log)
+            await logs.shutdown_cleanly(1)
+        disk.crash()
+        async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+            await logs.recover(lambda partition: LogConfig(index_interval_bytes=0))
+            assert [log.end_offset for _, log in logs] == [count, count]
+            await logs.shutdown_cleanly(1)
+        disk.kill()
