@@ -54,7 +54,7 @@ PURE_IN_CLIENT = {
 PURE_IN_PIPELINE = {
     "arrow_decode", "arrow_schema", "compaction_plan", "doctor", "fetched_batches", "key_hashes",
     "offsets", "option_values", "points", "progress", "provenance", "quantiles", "range_course",
-    "ranges", "read_options", "record_fields", "replays", "sink_log", "sink_options",
+    "ranges", "read_options", "replays", "sink_log", "sink_options",
     "source_options", "spark_errors",
 }  # fmt: skip
 EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}

@@ -13,12 +13,12 @@ from ottla.model.limits import BATCH_HEADER_BYTES, INT64_MAX
 from ottla.pipeline.read import arrow_decode
 from ottla.pipeline.read.arrow_decode import ROWS_MAX, ArrowDecoder
 from ottla.pipeline.read.arrow_schema import arrow_schema, column_names
-from ottla.pipeline.read.fetched_batches import Body, FetchedBatches
-from ottla.pipeline.read.record_fields import HEADERS_MAX, RUN_COUNT_MIN, read_fields
+from ottla.pipeline.read.fetched_batches import FetchedBatches
 from ottla.wire.batch import BatchHeader, parse_header
 from ottla.wire.batch_builder import BatchBuilder, varint
 from ottla.wire.compression import Codec
-from ottla.wire.records import scan_body
+from ottla.wire.record_fields import HEADERS_MAX, RUN_COUNT_MIN, read_fields
+from ottla.wire.records import Body, scan_body
 
 AT = TopicPartition("t", 3)
 ALL = column_names(None, True)

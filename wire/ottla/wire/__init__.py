@@ -16,6 +16,7 @@ headers.py            frames, and request and response headers
 batch.py              the header of a record batch: read, checked, patched
 batch_builder.py      batches, built
 records.py            the records of a batch, scanned
+record_fields.py      where the fields of many records lie, by numpy, for those who have it
 compression.py        the five codecs, bounded
 offset_timestamps.py  timestamps of ListOffsets that stand for a place in the log
 legacy.py             message sets v0 and v1, for the dump tool

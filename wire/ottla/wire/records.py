@@ -26,6 +26,20 @@ RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 R = TypeVar("R")
 
 
+class Body(NamedTuple):
+    """The records of one batch, uncompressed: `data[start:end]`."""
+
+    header: BatchHeader
+    data: Buffer
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the records."""
+        return self.end - self.start
+
+
 class Record(NamedTuple):
     """One record; `None` as key or value is Kafka's null."""
 

@@ -13,7 +13,6 @@ range_reader.py     what a Spark task does: its ranges as Arrow batches
 range_fetcher.py    fetches them, one request ahead
 range_course.py     how far they are read (pure)
 fetched_batches.py  the batches of an answer, as far as a range wants them (pure)
-record_fields.py    where the fields of many records lie, by numpy (pure)
 arrow_decode.py     batches of records as Arrow batches (pure)
 arrow_schema.py     the columns of a topic (pure)
 """

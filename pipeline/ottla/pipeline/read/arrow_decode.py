@@ -18,10 +18,10 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.ids import TopicPartition
 from ottla.model.limits import INT64_MAX, MIB
 from ottla.pipeline.read.arrow_schema import HEADERS, arrow_schema
-from ottla.pipeline.read.fetched_batches import Body, corrupt_at
-from ottla.pipeline.read.record_fields import Fields, HeaderFields, Ints, read_fields
+from ottla.pipeline.read.fetched_batches import corrupt_at
 from ottla.wire.batch import Buffer
-from ottla.wire.records import scan_body
+from ottla.wire.record_fields import Fields, HeaderFields, Ints, read_fields
+from ottla.wire.records import Body, scan_body
 
 ROWS_MAX = 20_000
 """Rows of one Arrow batch.  More, and they leave the processor's cache before Spark has them;

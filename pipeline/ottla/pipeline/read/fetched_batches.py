@@ -8,7 +8,6 @@ is left for the next fetch.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
@@ -16,23 +15,9 @@ from ottla.model.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BATCH_BYTES_MAX
 from ottla.wire.batch import BatchHeader, Buffer, batches, check_crc
 from ottla.wire.batch_builder import ControlType
 from ottla.wire.compression import Codec, codec_of
-from ottla.wire.records import record_body, scan
+from ottla.wire.records import Body, record_body, scan
 
 ABORT_TYPE = int(ControlType.ABORT).to_bytes(2, "big")
-
-
-class Body(NamedTuple):
-    """The records of one batch, uncompressed: `data[start:end]`."""
-
-    header: BatchHeader
-    data: Buffer
-    start: int
-    end: int
-
-    @property
-    def size_bytes(self) -> int:
-        """Return how large the records are."""
-        return self.end - self.start
 
 
 class FetchedBatches:

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import INT64_MAX
-from ottla.pipeline.read.fetched_batches import Body
 from ottla.wire.batch import Buffer, TimestampType
 from ottla.wire.batch_builder import varint
-from ottla.wire.records import RECORD_BYTES_MIN
+from ottla.wire.records import RECORD_BYTES_MIN, Body
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -68,6 +67,9 @@ class HeaderFields(NamedTuple):
 class Fields(NamedTuple):
     """One row a record, in order."""
 
+    record_at: Ints
+    """Where its length begins."""
+    record_end: Ints
     offsets: Ints
     timestamps_ms: Ints
     timestamp_types: NDArray[np.int32]
@@ -120,6 +122,8 @@ def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
         return None
     types = [int(body.header.timestamp_type) for body in bodies]
     return Fields(
+        heads,
+        ends,
         offsets,
         timestamps,
         np.repeat(np.array(types, dtype=np.int32), counts),
