@@ -47,6 +47,7 @@ class BatchScan:
         first_offset: int,
         base_offset: int | None,
         is_crc_checked: bool,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         """With a `base_offset`, an offset that is too far from it is a problem (`is_overflow`)."""
         self._disk = disk
@@ -55,7 +56,7 @@ class BatchScan:
         self._next_offset = first_offset
         self._base_offset = base_offset
         self._is_crc_checked = is_crc_checked
-        self._block_bytes = BLOCK_BYTES
+        self._block_bytes_min = self._block_bytes = block_bytes
         self.valid_end = position
         self.problem: str | None = None
         self.is_overflow = False
@@ -70,7 +71,7 @@ class BatchScan:
                 self._end = position + len(data)  # shorter than it said: judge what is there
             batches, consumed, wanted = self._check_block(data, self._end - position)
             self.valid_end = position + consumed
-            self._block_bytes = max(BLOCK_BYTES, wanted)
+            self._block_bytes = max(self._block_bytes_min, wanted)
             if batches:
                 return ScannedBlock(data, position, batches, consumed)
         return None

@@ -1,0 +1,263 @@
+"""Carries out one cleaning over the `Disk` seam: in a worker process, or in place.
+
+Reads the dirty section for its keys, then the log from its first segment on, and writes one new
+segment for each group of old ones.  The old segments are never written: the caller swaps each
+new one in before asking for the next, so a cleaning needs room for one group at a time.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import trio
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset
+from ottla.storage.batch_scan import BatchScan, ScannedBlock
+from ottla.storage.cleaner.batch_filter import BatchFilter
+from ottla.storage.cleaner.cleaned_segment import CleanedSegment
+from ottla.storage.cleaner.cleaning_task import (
+    CleanableSegment,
+    CleanedGroup,
+    CleaningDone,
+    CleaningStats,
+    CleaningTask,
+    Throttle,
+)
+from ottla.storage.cleaner.key_index import KeyIndex
+from ottla.storage.cleaner.record_forms import RecordForm, new_record_work
+from ottla.storage.cleaner.record_work import RecordWork
+from ottla.storage.cleaner.segment_groups import SourceSegment, group_segments
+from ottla.storage.cleaner.transactions import AbortedTransactions
+from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, file_name
+from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+
+async def clean(
+    disk: Disk, task: CleaningTask, throttle: Throttle, *, form: RecordForm | None = None
+) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
+    """Yield each new segment as its files are durable, then the end.
+
+    The files of a group that was not yielded are removed when the iteration ends early.  Raises
+    CorruptDataError, naming file and position, where bytes lie, and OSError if the disk fails.
+    """
+    cleaning = _Cleaning(disk, task, throttle, new_record_work(task, form))
+    await cleaning.index()
+    async with aclosing(cleaning.groups()) as groups:
+        async for group in groups:
+            yield group
+    yield cleaning.done()
+
+
+class _Cleaning:
+    def __init__(
+        self, disk: Disk, task: CleaningTask, throttle: Throttle, work: RecordWork
+    ) -> None:
+        self._disk = disk
+        self._task = task
+        self._throttle = throttle
+        self._work = work
+        self._aborted = AbortedTransactions((*task.aborted_beyond, *self._indexed_aborts()))
+        self._index = KeyIndex(task, work, self._aborted)
+        self._filter: BatchFilter | None = None
+        self._index_seconds = 0.0
+        self._filter_seconds = 0.0
+        self._indexed_bytes = 0
+        self._read_bytes = 0
+        self._written_bytes = 0
+
+    def _path(self, segment: CleanableSegment, suffix: str) -> str:
+        return f"{self._task.directory}/{file_name(segment.base_offset, suffix)}"
+
+    def _indexed_aborts(self) -> list[AbortedTransaction]:
+        """Return the entries of all transaction indexes."""
+        found: list[AbortedTransaction] = []
+        for segment in self._task.segments:
+            path = self._path(segment, TRANSACTION_INDEX)
+            if not self._disk.exists(path):
+                continue
+            index = TransactionIndex(self._disk, path)
+            index.open_sealed()
+            try:
+                if not index.is_sound(Offset(segment.base_offset)):
+                    raise CorruptDataError(f"{path}: its entries cannot be")
+                found += (index.entry_at(number) for number in range(index.count))
+            finally:
+                index.close()
+        return found
+
+    async def index(self) -> None:
+        """Do pass 1."""
+        begun = trio.current_time()
+        for segment in self._task.segments:
+            if segment.end_offset <= self._task.first_dirty_offset:
+                continue
+            if segment.base_offset >= self._task.end_offset:
+                break
+            if not await self._index_segment(segment):
+                break
+        self._index_seconds = trio.current_time() - begun
+
+    async def _index_segment(self, segment: CleanableSegment) -> bool:
+        """Add a segment's keys; return whether there is room for more."""
+        path = self._path(segment, LOG)
+        file = self._disk.open(path)
+        try:
+            async with aclosing(self._blocks(file, segment)) as blocks:
+                async for block in blocks:
+                    self._indexed_bytes += block.size_bytes
+                    with _Place(path, block):
+                        has_room = self._index.add(block)
+                    await self._throttle(block.size_bytes)
+                    if not has_room:
+                        return False
+        finally:
+            file.close()
+        return True
+
+    async def groups(self) -> AsyncGenerator[CleanedGroup, None]:
+        """Do pass 2; yield each new segment."""
+        begun = trio.current_time()
+        clean_to = self._index.clean_to
+        self._filter = BatchFilter(self._task, clean_to, self._work, self._aborted)
+        sources = [
+            self._source(segment)
+            for segment in self._task.segments
+            if segment.base_offset < clean_to
+        ]
+        for group in group_segments(sources, self._task):
+            cleaned = await self._clean_group([source.segment for source in group])
+            self._filter_seconds += trio.current_time() - begun
+            if cleaned is not None:
+                yield cleaned
+            begun = trio.current_time()
+
+    def _source(self, segment: CleanableSegment) -> SourceSegment:
+        return SourceSegment(
+            segment,
+            self._size_of(self._path(segment, OFFSET_INDEX)),
+            self._size_of(self._path(segment, TIME_INDEX)),
+        )
+
+    def _size_of(self, path: str) -> int:
+        if not self._disk.exists(path):
+            return 0
+        file = self._disk.open(path)
+        try:
+            return file.size_bytes
+        finally:
+            file.close()
+
+    async def _clean_group(self, group: Sequence[CleanableSegment]) -> CleanedGroup | None:
+        """Write one new segment; None if it would be its only source again."""
+        cleaned = CleanedSegment(self._disk, self._task, group[0].base_offset)
+        try:
+            if len(group) > 1:
+                await cleaned.begin(None)
+            for segment in group:
+                await self._clean_segment(segment, cleaned, is_last=segment is group[-1])
+            if not cleaned.is_begun:
+                return None
+            return await cleaned.finish([one.base_offset for one in group], group[-1].end_offset)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await cleaned.remove()
+            raise
+
+    async def _clean_segment(
+        self, segment: CleanableSegment, cleaned: CleanedSegment, *, is_last: bool
+    ) -> None:
+        assert self._filter is not None
+        path = self._path(segment, LOG)
+        are_old_tombstones_kept = segment.modified_ms > self._old_horizon_ms()
+        file = self._disk.open(path)
+        try:
+            async with aclosing(self._blocks(file, segment)) as blocks:
+                async for block in blocks:
+                    with _Place(path, block):
+                        filtered = self._filter.filter(
+                            block,
+                            end_at=segment.size_bytes if is_last else None,
+                            are_old_tombstones_kept=are_old_tombstones_kept,
+                        )
+                    written = 0
+                    if filtered.is_changed and not cleaned.is_begun:
+                        written = await cleaned.begin(file)
+                    written += cleaned.add(filtered)
+                    self._read_bytes += block.size_bytes
+                    self._written_bytes += written
+                    await self._throttle(block.size_bytes + written)
+        finally:
+            file.close()
+
+    def _old_horizon_ms(self) -> int:
+        """Return until when a segment must have been written to lose tombstones of v0 and v1."""
+        clean = [
+            segment.modified_ms
+            for segment in self._task.segments
+            if segment.end_offset <= self._task.first_dirty_offset
+        ]
+        return clean[-1] - self._task.delete_retention_ms if clean else -1
+
+    async def _blocks(
+        self, file: DiskFile, segment: CleanableSegment
+    ) -> AsyncGenerator[ScannedBlock, None]:
+        """Yield the batches of a segment, checked."""
+        scan = BatchScan(
+            self._disk,
+            file,
+            position=0,
+            end=segment.size_bytes,
+            first_offset=segment.base_offset,
+            base_offset=None,
+            is_crc_checked=True,
+            block_bytes=self._task.io_buffer_bytes,
+        )
+        while (block := await scan.next_block()) is not None:
+            if block.batches[-1][1].end_offset > segment.end_offset:
+                raise CorruptDataError(
+                    f"{file.path}: position {block.position}: a batch ends in the next segment"
+                )
+            yield block
+        if scan.valid_end < segment.size_bytes:
+            raise CorruptDataError(
+                f"{file.path}: position {scan.valid_end}: {scan.problem or 'the file ends'}"
+            )
+
+    def done(self) -> CleaningDone:
+        """Return the end of the cleaning."""
+        assert self._filter is not None
+        counts = self._filter.counts
+        return CleaningDone(
+            self._index.clean_to,
+            CleaningStats(
+                indexed_record_count=self._index.record_count,
+                indexed_bytes=self._indexed_bytes,
+                read_record_count=counts.read_record_count,
+                read_bytes=self._read_bytes,
+                written_record_count=counts.written_record_count,
+                written_bytes=self._written_bytes,
+                keyless_record_count=counts.keyless_record_count,
+                key_count=self._work.map.count,
+                key_count_max=self._work.map.count_max,
+                index_seconds=self._index_seconds,
+                filter_seconds=self._filter_seconds,
+            ),
+        )
+
+
+class _Place:
+    """Adds file and position of a block to what is wrong with its bytes."""
+
+    def __init__(self, path: str, block: ScannedBlock) -> None:
+        self._path = path
+        self._block = block
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, CorruptDataError):
+            raise CorruptDataError(
+                f"{self._path}: behind position {self._block.position}: {error.where}"
+            ) from error

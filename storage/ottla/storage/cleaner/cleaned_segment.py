@@ -1,0 +1,156 @@
+"""The `.cleaned` files of one new segment: a log, written as it goes, and its indexes.
+
+What a segment's own rules say of entries holds here (`segment.py`): one is due before the first
+batch that follows more than `index.interval.bytes` since the last one, and the largest timestamp
+gets the last one.  While all batches stay as they are nothing is written, for such a segment needs
+no new files; the first change copies what came before it.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.limits import INT32_MAX, MIB
+from ottla.storage.cleaner.batch_filter import FilteredBlock, KeptBatch
+from ottla.storage.cleaner.cleaning_task import CleanedGroup, CleaningTask
+from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.files import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
+from ottla.storage.indexes import OffsetIndex, TimeIndex
+from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.wire.batch import NO_TIMESTAMP
+
+COPY_BYTES = MIB
+"""Bytes copied at once of what came before the first change."""
+
+
+class CleanedSegment:
+    """One new segment: `add` blocks, then `finish`, or `remove`."""
+
+    def __init__(self, disk: Disk, task: CleaningTask, base_offset: int) -> None:
+        self._disk = disk
+        self._directory = task.directory
+        self._base_offset = base_offset
+        self._interval_bytes = task.index_interval_bytes
+        self._index_bytes = task.segment_index_bytes
+        self._prefix = f"{task.directory}/{file_name(base_offset, '')}"
+        self._log: DiskFile | None = None
+        self._offset_entries: list[tuple[int, int]] = []
+        self._time_entries: list[tuple[int, int]] = []
+        self._aborted: list[AbortedTransaction] = []
+        self._bytes_since_entry = 0
+        self._first_timestamp_ms = NO_TIMESTAMP
+        self._max_timestamp_ms = NO_TIMESTAMP
+        self._max_timestamp_offset = base_offset
+        self.size_bytes = 0
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there are files."""
+        return self._log is not None
+
+    async def begin(self, source: DiskFile | None) -> int:
+        """Make the log; return the count of bytes copied to it from the source's beginning.
+
+        They are those of the batches added so far, which all stayed as they were.
+        """
+        self._log = self._disk.open(self._path(LOG), create=True)
+        self._log.set_size(0)
+        copied = 0
+        while copied < self.size_bytes:
+            assert source is not None
+            size = min(COPY_BYTES, self.size_bytes - copied)
+            data = await self._disk.read(source, copied, size)
+            if len(data) < size:
+                raise CorruptDataError(f"{source.path}: it ends at {copied + len(data)}")
+            self._log.pwrite(copied, [data])
+            copied += size
+        return copied
+
+    def add(self, block: FilteredBlock) -> int:
+        """Append a block's batches; return the count of bytes written."""
+        position = self.size_bytes
+        for batch in block.batches:
+            self._note(batch)
+        self._aborted += block.aborted
+        if self._log is None:
+            return 0
+        if block.batches:
+            self._log.pwrite(position, block.chunks())
+        return self.size_bytes - position
+
+    def _note(self, batch: KeptBatch) -> None:
+        position, size = self.size_bytes, batch.size_bytes
+        if position + size > INT32_MAX:
+            raise CorruptDataError(f"{self._path(LOG)}: more bytes than an index can point to")
+        if position == 0:
+            self._first_timestamp_ms = batch.max_timestamp_ms
+        if batch.max_timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms = batch.max_timestamp_ms
+            self._max_timestamp_offset = batch.last_offset
+        if self._bytes_since_entry > self._interval_bytes:
+            self._offset_entries.append((batch.last_offset, position))
+            self._time_entries.append((self._max_timestamp_ms, self._max_timestamp_offset))
+            self._bytes_since_entry = 0
+        self.size_bytes = position + size
+        self._bytes_since_entry += size
+
+    async def finish(self, sources: Sequence[int], end_offset: int) -> CleanedGroup:
+        """Make all files durable."""
+        assert self._log is not None
+        await self._disk.fsync(self._log)
+        self._log.close()
+        await self._write_indexes()
+        await self._disk.fsync_directory(self._directory)
+        return CleanedGroup(
+            base_offset=self._base_offset,
+            sources=tuple(sources),
+            end_offset=end_offset,
+            size_bytes=self.size_bytes,
+            first_timestamp_ms=self._first_timestamp_ms,
+            max_timestamp_ms=self._max_timestamp_ms,
+            max_timestamp_offset=self._max_timestamp_offset,
+        )
+
+    async def _write_indexes(self) -> None:
+        disk, base_offset = self._disk, self._base_offset
+        offsets = OffsetIndex(disk, self._path(OFFSET_INDEX), base_offset, self._index_bytes)
+        offsets.begin()
+        for offset, position in self._offset_entries[: offsets.entry_count_max]:
+            offsets.append(offset, position)
+        times = TimeIndex(disk, self._path(TIME_INDEX), base_offset, self._index_bytes)
+        times.begin()
+        for timestamp_ms, offset in self._time_entries:
+            if not times.is_full:
+                times.append_if_later(timestamp_ms, offset)
+        times.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset)
+        aborts = TransactionIndex(disk, self._path(TRANSACTION_INDEX))
+        written: list[OffsetIndex | TimeIndex | TransactionIndex] = [offsets, times]
+        if self._aborted:
+            aborts.begin()
+            for aborted in self._aborted:
+                aborts.append(aborted)
+            written.append(aborts)
+        for index in written:
+            await index.trim()
+            index.close()
+
+    async def remove(self) -> None:
+        """Remove the files, as far as the disk lets us: what stays is swept by the next start."""
+        if self._log is None:
+            return
+        self._log.close()
+        for suffix in SEGMENT_SUFFIXES:
+            with suppress(OSError):
+                if self._disk.exists(self._path(suffix)):
+                    await self._disk.unlink(self._path(suffix))
+
+    def _path(self, suffix: str) -> str:
+        return self._prefix + suffix + CLEANED

@@ -1,0 +1,84 @@
+"""Pass 1: the keys of the dirty section and their largest offsets, as far as the map takes them.
+
+Records of aborted transactions, control records and records without key are passed over.  Where
+the map is full the pass ends, and so does the section that this cleaning makes clean.
+"""
+
+from itertools import groupby
+
+from ottla.model.errors import CorruptDataError
+from ottla.storage.batch_scan import ScannedBlock
+from ottla.storage.cleaner.batch_bodies import runs_of
+from ottla.storage.cleaner.cleaning_task import CleaningTask
+from ottla.storage.cleaner.record_work import RecordWork
+from ottla.storage.cleaner.transactions import AbortedTransactions
+from ottla.wire.batch import MAGIC, BatchHeader
+from ottla.wire.legacy import messages
+
+
+class KeyIndex:
+    """One pass 1; give it the blocks of all dirty segments in order."""
+
+    def __init__(self, task: CleaningTask, work: RecordWork, aborted: AbortedTransactions) -> None:
+        self._first = task.first_dirty_offset
+        self._end = task.end_offset
+        self._work = work
+        self._aborted = aborted
+        self.clean_to = task.end_offset
+        """Where the clean section ends after this cleaning."""
+        self.record_count = 0
+
+    def add(self, block: ScannedBlock) -> bool:
+        """Put a block's keys into the map; return whether there is room for more.
+
+        Raises CorruptDataError where bytes lie.
+        """
+        wanted = [(at, header) for at, header in block.batches if self._is_wanted(header)]
+        data = bytes_of_block(block)
+        for is_current, batches in groupby(wanted, lambda each: each[1].magic == MAGIC):
+            if not is_current:
+                for at, header in batches:
+                    if not self._add_entry(data[at : at + header.size_bytes]):
+                        return False
+                continue
+            for run in runs_of(data, batches):
+                indexed = self._work.index(run, self._first, self._end)
+                self.record_count += indexed.record_count
+                if indexed.full_at is not None:
+                    self._end_at(indexed.full_at)
+                    return False
+        return True
+
+    def _is_wanted(self, header: BatchHeader) -> bool:
+        if header.magic != MAGIC:
+            return header.last_offset >= self._first
+        return (
+            header.record_count > 0
+            and header.last_offset >= self._first
+            and header.base_offset < self._end
+            and not header.is_control
+            and not self._aborted.holds(header)
+        )
+
+    def _add_entry(self, entry: bytes) -> bool:
+        """Put the keys of an entry of the formats v0 and v1 into the map."""
+        offset_map = self._work.map
+        for message in messages(entry):
+            if message.key is not None and self._first <= message.offset < self._end:
+                if offset_map.count >= offset_map.count_max:
+                    self._end_at(message.offset)
+                    return False
+                offset_map.put(message.key, message.offset)
+            self.record_count += 1
+        return True
+
+    def _end_at(self, offset: int) -> None:
+        if offset <= self._first:
+            raise CorruptDataError(f"offset {offset}: an empty offset map takes no key")
+        self.clean_to = offset
+
+
+def bytes_of_block(block: ScannedBlock) -> bytes:
+    """Return the bytes that a block is a view of: reading single ones of them is faster."""
+    data = block.data.obj
+    return data if isinstance(data, bytes) else bytes(block.data)

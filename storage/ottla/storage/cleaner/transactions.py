@@ -1,0 +1,80 @@
+"""What a cleaning knows of transactions: whose data was aborted, and whose markers are needed.
+
+Every transaction below the end of a cleaning is decided, so the aborted ones are known beforehand,
+from the transaction indexes.  A marker is needed as long as a batch of its transaction is in the
+log, were it an empty one: `TransactionTrail` is told of all batches from the log's first on, in
+order, and remembers which producers had one since their last marker.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from struct import Struct
+
+from ottla.model.errors import CorruptDataError
+from ottla.storage.transaction_index import AbortedTransaction
+from ottla.wire.batch import BatchHeader, Buffer
+from ottla.wire.batch_builder import ControlType
+from ottla.wire.records import scan
+
+_CONTROL_KEY = Struct(">hh")
+
+
+class AbortedTransactions:
+    """The aborted transactions of one cleaning, by producer."""
+
+    def __init__(self, entries: Iterable[AbortedTransaction]) -> None:
+        self._by_marker: dict[int, AbortedTransaction] = {}
+        self._firsts: dict[int, list[int]] = {}
+        self._lasts: dict[int, list[int]] = {}
+        for entry in sorted(set(entries), key=lambda one: one.first_offset):
+            self._by_marker[entry.last_offset] = entry
+            self._firsts.setdefault(entry.producer_id, []).append(entry.first_offset)
+            self._lasts.setdefault(entry.producer_id, []).append(entry.last_offset)
+
+    def holds(self, header: BatchHeader) -> bool:
+        """Return whether a batch is data of an aborted transaction."""
+        if not header.is_transactional or header.is_control:
+            return False
+        firsts = self._firsts.get(header.producer_id)
+        if firsts is None:
+            return False
+        index = bisect_right(firsts, header.base_offset) - 1
+        return index >= 0 and header.base_offset <= self._lasts[header.producer_id][index]
+
+    def ended_by(self, marker: BatchHeader) -> AbortedTransaction | None:
+        """Return the transaction that a control batch ends, None if it aborts none."""
+        entry = self._by_marker.get(marker.last_offset)
+        if entry is None or entry.producer_id != marker.producer_id:
+            return None
+        return entry
+
+
+class TransactionTrail:
+    """The producers with a batch in the log since their last marker."""
+
+    def __init__(self) -> None:
+        self._producers: set[int] = set()
+
+    def on_data(self, header: BatchHeader) -> None:
+        """Note a batch of records."""
+        if header.is_transactional:
+            self._producers.add(header.producer_id)
+
+    def on_marker(self, header: BatchHeader) -> bool:
+        """Note the end of a transaction; return whether a batch of it was seen."""
+        is_seen = header.producer_id in self._producers
+        self._producers.discard(header.producer_id)
+        return is_seen
+
+
+def is_end_marker(data: Buffer, at: int, header: BatchHeader) -> bool:
+    """Return whether a control batch ends a transaction.
+
+    Raises CorruptDataError where its records lie.
+    """
+    for record in scan(data, at, header):
+        if record.key is None or len(record.key) < _CONTROL_KEY.size:
+            raise CorruptDataError(f"control batch at offset {header.base_offset}: a key too short")
+        if _CONTROL_KEY.unpack_from(record.key)[1] in (ControlType.ABORT, ControlType.COMMIT):
+            return True
+    return False
