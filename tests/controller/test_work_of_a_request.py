@@ -8,9 +8,11 @@ import pytest
 
 from ottla.controller import client_requests, topics
 from ottla.controller.assignments import check_manual, place_new
+from ottla.controller.describe_quorum import PARTITIONS_MAX
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.explanations import EXPLAINED_MAX
 from ottla.model.ids import METADATA_TOPIC
 from ottla.wire.messages import describe_quorum_request as describe_quorum
 from ottla.wire.messages import list_partition_reassignments_request as list_reassignments
@@ -160,3 +162,25 @@ def test_a_feature_named_twice_is_refused(cluster: Rehearsal) -> None:
     )
     answer: Any = cluster.forward(UpdateFeaturesRequest(feature_updates=[update, update]))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_partitions_that_are_not_there_are_explained_a_thousand_times_at_most(
+    cluster: Rehearsal,
+) -> None:
+    asked = [TopicPartitions(topic="new", partitions=list(range(EXPLAINED_MAX + 10)))]
+    answer: Any = cluster.forward(ElectLeadersRequest(election_type=0, topic_partitions=asked))
+    (topic,) = answer.replica_election_results
+    codes = {partition.error_code for partition in topic.partition_result}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    explained = [partition.error_message is not None for partition in topic.partition_result]
+    assert explained == [True] * EXPLAINED_MAX + [False] * 10
+
+
+def test_more_partitions_than_can_have_a_quorum_are_refused_at_once(cluster: Rehearsal) -> None:
+    partitions = [
+        describe_quorum.PartitionData(partition_index=at) for at in range(PARTITIONS_MAX + 1)
+    ]
+    topic = describe_quorum.TopicData(topic_name=METADATA_TOPIC, partitions=partitions)
+    with pytest.raises(RefusedError, match="Only __cluster_metadata-0") as refused:
+        cluster.forward(describe_quorum.DescribeQuorumRequest(topics=[topic]))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST

@@ -21,6 +21,7 @@ from ottla.controller.settings_in_force import (
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, clear_elr_record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.explanations import Explanations
 from ottla.model.ids import parse_node_id
 from ottla.model.settings.declare import SettingKind
 from ottla.model.settings.dynamic import check_texts, definitions_of
@@ -49,6 +50,7 @@ def incremental_alter_configs(
     """Change the settings that are named and leave all others."""
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
     draft = Draft(image)
+    explanations = Explanations()
     responses = []
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
@@ -58,7 +60,10 @@ def incremental_alter_configs(
         draft.add(made)
         responses.append(
             AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+                error_code=code,
+                error_message=explanations.of(message),
+                resource_type=key[0],
+                resource_name=key[1],
             )
         )
     draft.add(_elections_due(draft.image, context, draft.records))
@@ -73,6 +78,7 @@ def alter_configs(
     """Replace all settings of each resource by those given (the old, blunt request)."""
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
     draft = Draft(image)
+    explanations = Explanations()
     responses = []
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
@@ -87,7 +93,10 @@ def alter_configs(
         draft.add(made)
         responses.append(
             ReplacedResource(
-                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+                error_code=code,
+                error_message=explanations.of(message),
+                resource_type=key[0],
+                resource_name=key[1],
             )
         )
     draft.add(_elections_due(draft.image, context, draft.records))

@@ -10,6 +10,7 @@ the loop's is touched but the sessions, which bear it.  What the controller does
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -30,6 +31,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
+from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
 from ottla.node.seams import Compute, compute_inline
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import QuorumIdentity
@@ -186,8 +188,7 @@ class Controller:
             first_offset = next_offset
             request = decode(request_class(api_key), api_version, body)
             decision = client_requests.decide(image, api_key, api_version, request, context)
-            is_large = len(body) > SHORT_BYTES_MAX
-            reply = encode(decision.reply, api_version, is_large=is_large)
+            reply = encode(decision.reply, api_version, is_large=len(body) > SHORT_BYTES_MAX)
             return decision.with_reply(reply)
 
         answer, last_offset = await self._decided(make, is_long=True)
@@ -221,9 +222,10 @@ class Controller:
             image, next_offset = self.image, self._member.end_offset
             compute = self._beside if is_long else compute_inline
             try:
-                reply, steps = await compute(
-                    lambda: self._prepared(make(image, next_offset), image)
-                )
+                with COLLECTOR_PAUSE.paused() if is_long else nullcontext():
+                    reply, steps = await compute(
+                        lambda: self._prepared(make(image, next_offset), image)
+                    )
             except Exception:
                 if self.epoch != epoch:
                     raise not_controller() from None  # it was made of what is gone

@@ -1,7 +1,7 @@
 """DescribeQuorum's reply out of what the leader of the quorum knows (KIP-595, KIP-836)."""
 
 from ottla.controller.decision import QuorumStatus, ReplicaStatus
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
 from ottla.raft.progress import QuorumProgress
 from ottla.raft.progress import ReplicaProgress as RaftReplicaStatus
@@ -20,6 +20,10 @@ DIRECTORIES_FROM = 2
 """The version from which the reply tells directory ids and endpoints (KIP-853)."""
 
 UNKNOWN_INSTANT_MS = -1
+
+PARTITIONS_MAX = 1_000
+"""One partition has a quorum.  Fewer would refuse a client that asks for what it knows, more lets
+a stranger have an answer made of what is not there."""
 
 
 def quorum_status(
@@ -63,8 +67,14 @@ def describe_quorum(
 ) -> DescribeQuorumResponse:
     """Describe `__cluster_metadata-0`; no other partition has its own quorum.
 
-    What is asked twice is answered once.
+    What is asked twice is answered once.  RefusedError(INVALID_REQUEST) beyond PARTITIONS_MAX.
     """
+    count = sum(len(topic.partitions) for topic in request.topics)
+    if max(count, len(request.topics)) > PARTITIONS_MAX:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"Only {METADATA_TOPIC}-0 has a quorum; the request names {count} partitions",
+        )
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         indexes = (partition.partition_index for partition in topic.partitions)

@@ -18,6 +18,7 @@ from ottla.metadata import directories
 from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.explanations import Explanations
 from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
 from ottla.model.settings.controller import ControllerConfig
 from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
@@ -189,6 +190,7 @@ def elect_leaders(
     rules = TopicRules(image, config)
     records: list[Record] = []
     results = []
+    explanations = Explanations()
     wanted: dict[str, dict[int, None]] = {}
     for topic in asked:
         wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
@@ -198,6 +200,7 @@ def elect_leaders(
             record, outcome = _elect_one(image, rules, name, partition_id, request.election_type)
             if record is not None:
                 records.append(record)
+            outcome.error_message = explanations.of(outcome.error_message)
             if not (is_everything and outcome.error_code == ErrorCode.ELECTION_NOT_NEEDED):
                 outcomes.append(outcome)
         if outcomes:

@@ -15,6 +15,7 @@ from ottla.controller.settings_in_force import allows_unclean_election
 from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.explanations import Explanations
 from ottla.model.ids import NodeId, TopicIdPartition
 from ottla.model.settings.controller import ControllerConfig
 from ottla.wire.messages.alter_partition_reassignments_request import (
@@ -44,6 +45,7 @@ def alter_partition_reassignments(
     rules = TopicRules(image, config)
     records: dict[TopicIdPartition, Record] = {}
     responses = []
+    explanations = Explanations()
     for asked_topic in request.topics:
         results = []
         for asked in asked_topic.partitions:
@@ -60,7 +62,7 @@ def alter_partition_reassignments(
                 record = _decided(image, config, rules, topic, state, asked, may_resize=may_resize)
             except RefusedError as refusal:
                 result.error_code = refusal.code
-                result.error_message = refusal.message
+                result.error_message = explanations.of(refusal.message)
             else:
                 if record is not None:
                     records[at] = record

@@ -22,6 +22,7 @@ from ottla.metadata.records import (
     topic_record,
 )
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.explanations import Explanations
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, NodeId
 from ottla.model.limits import TOPIC_NAME_LENGTH_MAX, USER_OPERATION_RECORDS_MAX
 from ottla.model.settings.topic import TOPIC_DEFINITIONS, check_topic_texts
@@ -65,6 +66,7 @@ def create_topics(
     names = TakenNames(image)
     defaults = _configs_in_force(image, context, "")
     draft = Draft(image)
+    explanations = Explanations()
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
@@ -79,7 +81,7 @@ def create_topics(
                 CreatableTopicResult(
                     name=topic.name,
                     error_code=refusal.code,
-                    error_message=refusal.message,
+                    error_message=explanations.of(refusal.message),
                     configs=None,
                 )
             )
@@ -122,6 +124,7 @@ def delete_topics(
     names = Counter(one.name for one in asked if one.name is not None)
     ids = Counter(one.topic_id for one in asked if one.topic_id != ZERO_UUID)
     records: list[Record] = []
+    explanations = Explanations()
     results = []
     gone: set[UUID] = set()
     for one in asked:
@@ -139,7 +142,7 @@ def delete_topics(
                     name=one.name,
                     topic_id=one.topic_id,
                     error_code=refusal.code,
-                    error_message=refusal.message,
+                    error_message=explanations.of(refusal.message),
                 )
             )
             continue
@@ -154,6 +157,7 @@ def create_partitions(
     """Add partitions to topics; existing ones stay where they are."""
     times = Counter(topic.name for topic in request.topics)
     records: list[Record] = []
+    explanations = Explanations()
     results = []
     for asked in {topic.name: topic for topic in request.topics}.values():
         code, message = ErrorCode.NONE, None
@@ -164,7 +168,9 @@ def create_partitions(
         except RefusedError as refusal:
             code, message = refusal.code, refusal.message
         results.append(
-            CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message)
+            CreatePartitionsTopicResult(
+                name=asked.name, error_code=code, error_message=explanations.of(message)
+            )
         )
     if request.validate_only:
         records = []

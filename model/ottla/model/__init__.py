@@ -3,6 +3,7 @@
 ids.py       ids, offsets and epochs as distinct types; topic and partition names
 errors.py    Kafka's error codes as one table, and the families of exceptions
 background_driver.py  restarts a background task that met a bug
+explanations.py  the messages of one answer, bounded
 unexpected_errors.py  counts and logs what nobody foresaw, at an owner's edge
 limits.py    the bounds of the house and the relations between them, asserted
 seams.py     Clock, Rng and Transport: how time, chance and other machines come in

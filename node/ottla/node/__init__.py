@@ -18,5 +18,6 @@ seams.py                 what a node stands on
 seams_driver.py          what a node of a real machine stands on
 clock_driver.py          the machine's time and chance
 local_nodes_driver.py    nodes as processes of this machine: started, waited for, ended
+collector_pause_driver.py  keeps the collector of garbage from walking costly answers
 process_driver.py        limits, signals, the garbage collector
 """

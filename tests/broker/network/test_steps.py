@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.network.collector_pause_driver import PAUSE_S_MAX, CollectorPause
 from ottla.broker.network.dispatch import (
     INLINE_ELEMENTS_BYTES_MAX,
     Dispatcher,
@@ -147,29 +146,6 @@ async def test_garbage_is_collected_again_after_a_costly_answer_that_failed() ->
 
     with pytest.raises(ValueError):
         await PacedWork().result_of(slot_of(Owner()), steps())
-    assert gc.isenabled()
-
-
-async def test_garbage_of_costly_requests_without_end_is_collected_from_time_to_time(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    pause = CollectorPause()
-    collected: list[int] = []
-
-    def note(phase: str, about: dict[str, int]) -> None:
-        if phase == "start":
-            collected.append(about["generation"])
-
-    gc.callbacks.append(note)
-    try:
-        with pause.paused():
-            for _ in range(5):
-                await trio.sleep(PAUSE_S_MAX * 0.6)
-                with pause.paused():
-                    assert not gc.isenabled()
-    finally:
-        gc.callbacks.remove(note)
-    assert collected == [1, 1]
     assert gc.isenabled()
 
 

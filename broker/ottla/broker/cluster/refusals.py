@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.explanations import Explanations
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import (
@@ -71,10 +72,14 @@ def refuse(request: Message, refusal: RefusedError, version: int) -> Message:
 def _create_topics(
     request: CreateTopicsRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
+    explanations = Explanations()
     return CreateTopicsResponse(
         topics=[
             CreatableTopicResult(
-                name=topic.name, error_code=code, error_message=message, configs=None
+                name=topic.name,
+                error_code=code,
+                error_message=explanations.of(message),
+                configs=None,
             )
             for topic in request.topics
         ]
@@ -84,13 +89,17 @@ def _create_topics(
 def _delete_topics(
     request: DeleteTopicsRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
+    explanations = Explanations()
     by_name = [
-        DeletableTopicResult(name=name, error_code=code, error_message=message)
+        DeletableTopicResult(name=name, error_code=code, error_message=explanations.of(message))
         for name in request.topic_names
     ]
     by_either = [
         DeletableTopicResult(
-            name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=code,
+            error_message=explanations.of(message),
         )
         for topic in request.topics
     ]
@@ -100,9 +109,12 @@ def _delete_topics(
 def _create_partitions(
     request: CreatePartitionsRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
+    explanations = Explanations()
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=code, error_message=explanations.of(message)
+            )
             for topic in request.topics
         ]
     )
@@ -111,11 +123,12 @@ def _create_partitions(
 def _alter_configs(
     request: AlterConfigsRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
+    explanations = Explanations()
     return AlterConfigsResponse(
         responses=[
             AlteredResource(
                 error_code=code,
-                error_message=message,
+                error_message=explanations.of(message),
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
@@ -127,11 +140,12 @@ def _alter_configs(
 def _incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
+    explanations = Explanations()
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
                 error_code=code,
-                error_message=message,
+                error_message=explanations.of(message),
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
@@ -143,13 +157,16 @@ def _incremental_alter_configs(
 def _elect_leaders(
     request: ElectLeadersRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
+    explanations = Explanations()
     return ElectLeadersResponse(
         error_code=code if version >= ELECTION_ERROR_FROM else ErrorCode.NONE,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,
                 partition_result=[
-                    PartitionResult(partition_id=index, error_code=code, error_message=message)
+                    PartitionResult(
+                        partition_id=index, error_code=code, error_message=explanations.of(message)
+                    )
                     for index in topic.partitions
                 ],
             )
@@ -161,6 +178,7 @@ def _elect_leaders(
 def _alter_reassignments(
     request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
+    explanations = Explanations()
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=code,
@@ -170,7 +188,9 @@ def _alter_reassignments(
                 name=topic.name,
                 partitions=[
                     ReassignablePartitionResponse(
-                        partition_index=one.partition_index, error_code=code, error_message=message
+                        partition_index=one.partition_index,
+                        error_code=code,
+                        error_message=explanations.of(message),
                     )
                     for one in topic.partitions
                 ],
@@ -201,7 +221,8 @@ def _update_features(
 def _unregister_broker(
     request: UnregisterBrokerRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
-    return UnregisterBrokerResponse(error_code=code, error_message=message)
+    explanations = Explanations()
+    return UnregisterBrokerResponse(error_code=code, error_message=explanations.of(message))
 
 
 REFUSALS: dict[int, Callable[[Any, ErrorCode, str, int], Message]] = {

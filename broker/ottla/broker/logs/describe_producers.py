@@ -7,6 +7,7 @@ from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun, keep_each
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.explanations import Explanations
 from ottla.storage.producer_state import ProducerEntry
 from ottla.wire.batch import NO_SEQUENCE
 from ottla.wire.messages.describe_producers_request import DescribeProducersRequest
@@ -35,10 +36,11 @@ class DescribeProducersApi:
             indexes = asked.setdefault(topic.name, {})
             yield from keep_each(indexes, topic.partition_indexes, pace)
         response = DescribeProducersResponse()
+        explanations = Explanations()
         for name, indexes in asked.items():
             partitions = []
             for index in indexes:
-                partitions.append(self._partition(name, index))
+                partitions.append(self._partition(name, index, explanations))
                 if pace.is_due(1 + len(partitions[-1].active_producers)):
                     yield
             response.topics.append(TopicResponse(name=name, partitions=partitions))
@@ -46,7 +48,7 @@ class DescribeProducersApi:
                 yield
         return response
 
-    def _partition(self, topic: str, index: int) -> PartitionResponse:
+    def _partition(self, topic: str, index: int, explanations: Explanations) -> PartitionResponse:
         result = PartitionResponse(partition_index=index)
         try:
             partition = self._table.find(topic, index)
@@ -59,7 +61,7 @@ class DescribeProducersApi:
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, log.failure)
         except RefusedError as refusal:
             result.error_code = refusal.code
-            result.error_message = refusal.message
+            result.error_message = explanations.of(refusal.message)
             return result
         result.active_producers = [
             _described(producer_id, producer)

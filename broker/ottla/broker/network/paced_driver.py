@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from ottla.broker.network.collector_pause_driver import CollectorPause
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart
+from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
 from ottla.wire.codec import encode_large
 from ottla.wire.codec_types import Message
 
@@ -35,7 +35,6 @@ class PacedWork:
         self._run_apart = run_apart or _run_in_thread
         self._turn = trio.Lock()
         self._apart = trio.Lock()
-        self._collector = CollectorPause()
 
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
         """Return what a handler's coroutine or steps come to, once they are done.
@@ -46,7 +45,7 @@ class PacedWork:
         while pending is not None and (is_costly or not isinstance(pending, Message)):
             if isinstance(pending, Apart | Generator | Message):
                 is_costly = True
-                with self._collector.paused():
+                with COLLECTOR_PAUSE.paused():
                     pending = await self._costly_result_of(slot, pending)
             else:
                 # It may wait for long, so that garbage is collected meanwhile.

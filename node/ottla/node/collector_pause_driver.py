@@ -46,3 +46,7 @@ class CollectorPause:
             self._count -= 1
             if not self._count and self._was_enabled:
                 gc.enable()
+
+
+COLLECTOR_PAUSE = CollectorPause()
+"""The one of this process, as the collector is."""
