@@ -105,3 +105,17 @@ async def test_a_log_that_grew_after_a_clean_start_is_whole_after_the_next() -> 
             assert [log.end_offset for _, log in logs] == [count, count]
             await logs.shutdown_cleanly(1)
         disk.kill()
+
+
+async def test_a_leadership_without_records_is_no_reason_to_write_anything() -> None:
+    disk, config = await disk_with_logs(2, records=1)
+    for epoch in (1, 2):
+        async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+            await logs.recover(lambda partition: LogConfig())
+            for _, log in logs:
+                assert log.last_epoch == 0
+                log.assign_epoch(Epoch(epoch), log.end_offset)
+            disk.changed.clear()
+            await logs.shutdown_cleanly(1)
+            assert not disk.changed
+        disk.kill()

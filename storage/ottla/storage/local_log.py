@@ -18,8 +18,8 @@ from ottla.model.seams import Rng
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_errors import is_disk_failure, is_unopened
 from ottla.storage.disk_seam import Disk
+from ottla.storage.epoch_file import EpochFile
 from ottla.storage.file_tasks import FileTasks, file_task
-from ottla.storage.files import LEADER_EPOCH_CHECKPOINT
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_failures import LogFailures
 from ottla.storage.producer_files import ProducerFiles
@@ -83,7 +83,7 @@ class LocalLog(LogFailures):
         self._rng = rng
         self._segments = loaded.segments
         self._epochs = loaded.epochs
-        self._written_epoch_change = 0
+        self._epoch_file = EpochFile(disk, directory, loaded.epochs_data)
         self._producers = loaded.producers
         self._unsealed = [segment for segment in loaded.segments[:-1] if not segment.is_sealed]
         self._is_cutting = False
@@ -298,11 +298,7 @@ class LocalLog(LogFailures):
             self._synced_name_count = max(self._synced_name_count, name_change_count)
 
     async def _write_epochs(self) -> None:
-        change_count = self._epochs.change_count
-        if change_count != self._written_epoch_change:
-            path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-            await self._disk.write_atomically(path, self._epochs.encode())
-            self._written_epoch_change = change_count
+        await self._epoch_file.write(self._epochs)
 
     @file_task
     async def roll(self, *, now_ms: int) -> None:
@@ -585,6 +581,7 @@ class LocalLog(LogFailures):
             if self._active.size_bytes:
                 await self._active.trim()
             await self._producer_files.write_durably(self._producers, self.end_offset)
+            self._epochs.truncate_from_end(self.end_offset)  # a start keeps none without a record
             await self._write_epochs()
         except OSError as error:
             self._refuse(error)

@@ -149,7 +149,7 @@ class Log(LocalLog):
         self._raise_log_start(other.log_start_offset)
         self.high_watermark = other.high_watermark
         self._epochs = EpochCache(other._epochs.entries)
-        self._written_epoch_change = -1
+        self._epoch_file.forget()
         producers, other._producers = other._producers, ProducerStates(other.end_offset)
         other._producers.enter(producers.leave())
         self._replace_producers(producers)

@@ -32,8 +32,8 @@ from ottla.storage.meta_properties import (
 _LOGGER = logging.getLogger(__name__)
 
 LOGS_MADE_AT_ONCE = 4
-"""Logs of one directory under way.  Fewer leaves its disk idle between the steps of each; with more
-the first of many is there hardly before the last."""
+"""Logs of one directory that are made, or closed, at the same time.  Fewer leaves its disk idle
+between the steps of each; with more the first of many is there hardly before the last."""
 
 
 @dataclass(slots=True, kw_only=True)

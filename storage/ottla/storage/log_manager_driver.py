@@ -29,7 +29,7 @@ from ottla.storage.disk_errors import is_disk_failure, meaning_of
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_directory_driver import LogDirectory, open_directories
+from ottla.storage.log_directory_driver import LOGS_MADE_AT_ONCE, LogDirectory, open_directories
 from ottla.storage.log_moves_driver import LogMoves
 from ottla.storage.log_names_driver import free_name, make_log, wait_until_idle
 from ottla.storage.log_placement import Placed, choose_log, choose_place
@@ -549,19 +549,26 @@ class LogManager:
         directory.checkpoints.close()  # a late one would forget the logs that are closed by then
         lines = {name: self._lines(directory, name) for name in CHECKPOINTS}
         is_clean = not directory.is_partly_unchecked
-        for partition, placed in list(self._placed.items()):
-            if placed.directory is not directory:
-                continue
-            try:
-                await placed.log.close()
-            except RefusedError as error:
-                _LOGGER.error("%s could not be closed: %s", partition, error.message)
-                placed.log.abandon()  # a deleted file takes space while it is open
-                is_clean = False
-            await wait_until_idle(placed.log)
-            for name in CHECKPOINTS:
-                lines[name][partition] = _line_of(name, placed.log)
-            del self._placed[partition]
+
+        async def close(waiting: Iterator[tuple[TopicPartition, Log]]) -> None:
+            nonlocal is_clean
+            for partition, log in waiting:
+                try:
+                    await log.close()
+                except RefusedError as error:
+                    _LOGGER.error("%s could not be closed: %s", partition, error.message)
+                    log.abandon()  # a deleted file takes space while it is open
+                    is_clean = False
+                await wait_until_idle(log)
+                for name in CHECKPOINTS:
+                    lines[name][partition] = _line_of(name, log)
+                self._placed.pop(partition, None)
+                await trio.lowlevel.checkpoint()
+
+        waiting = self.in_directory(directory)
+        async with trio.open_nursery() as nursery:
+            for _ in range(LOGS_MADE_AT_ONCE):
+                nursery.start_soon(close, waiting)
         try:
             await directory.checkpoints.write_last(lines)
             if is_clean:

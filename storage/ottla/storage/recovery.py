@@ -18,6 +18,7 @@ from ottla.storage.batch_scan import BatchScan, ScannedBlock
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Disk
 from ottla.storage.epoch_cache import EpochCache, decode_epochs
+from ottla.storage.epoch_file import NO_EPOCHS
 from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,
     LOG,
@@ -56,6 +57,8 @@ class LoadedLog:
     recovery_point: Offset
     snapshots: list[int] | None = None
     """Offsets of the producer snapshots, where the log was closed cleanly; None for not known."""
+    epochs_data: bytes | None = None
+    """What the epoch checkpoint holds, where the log was closed cleanly; None for not known."""
 
 
 async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:
@@ -128,6 +131,7 @@ class LogLoader:
     ) -> LoadedLog:
         epochs = await self._load_epochs()
         snapshots: list[int] | None = None
+        epochs_data: bytes | None = None
         first_checked = len(segments)
         if not is_clean:
             first_checked = _floor(segments, recovery_point)
@@ -156,6 +160,7 @@ class LogLoader:
         await remove_stray_snapshots(self._disk, self._view, segments, end_offset)
         if is_clean:
             snapshots = offsets_of(await self._view.names(), SNAPSHOT)
+            epochs_data = await self._epochs_data()
         if not is_clean:
             await self._settle(segments[-1])
         return LoadedLog(
@@ -166,6 +171,7 @@ class LogLoader:
             end_offset=end_offset,
             recovery_point=end_offset if is_clean else min(recovery_point, end_offset),
             snapshots=snapshots,
+            epochs_data=epochs_data,
         )
 
     async def _remove_derived(self) -> None:
@@ -205,9 +211,15 @@ class LogLoader:
 
     async def _load_epochs(self) -> EpochCache:
         """Read the checkpoint; one that lies is forgotten, for batches carry their epochs."""
-        with suppress(FileNotFoundError, CorruptDataError):
-            return decode_epochs(await self._view.read_file(LEADER_EPOCH_CHECKPOINT))
+        with suppress(CorruptDataError):
+            return decode_epochs(await self._epochs_data())
         return EpochCache()
+
+    async def _epochs_data(self) -> bytes:
+        try:
+            return await self._view.read_file(LEADER_EPOCH_CHECKPOINT)
+        except FileNotFoundError:
+            return NO_EPOCHS
 
     async def _repair_sealed(self, segments: list[Segment], first_checked: int) -> int:
         """Open the indexes of trusted segments, rebuilding what is missing or does not fit.
