@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
+from ottla.broker.logs.cold_reads import Done
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.produce import ProduceApi
@@ -38,6 +39,7 @@ from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.slice import FileSlice
+from ottla.storage.workbench import bytes_of
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode
 from ottla.wire.codec_types import Message
@@ -120,7 +122,7 @@ class Call:
         chunks = []
         for chunk in self.slot.chunks:
             if isinstance(chunk, FileSlice):
-                chunks.append(chunk.read())
+                chunks.append(bytes_of(chunk))
             else:
                 assert isinstance(chunk, bytes | bytearray | memoryview)
                 chunks.append(bytes(chunk))
@@ -156,6 +158,7 @@ class World:
             )
         )
         self.flushes_due: list[Partition] = []
+        self.ranges_due: list[tuple[FileSlice, Done]] = []
         self.isrs_due: list[Partition] = []
         self.port = PartitionPort(
             self.purgatory.wake, self.flushes_due.append, self.isrs_due.append
@@ -171,7 +174,13 @@ class World:
             purgatory=self.purgatory,
             sessions=self.sessions,
             fetch_bytes_max=50_000_000,
+            bring_in=self.bring_in,
         )
+
+    def bring_in(self, piece: FileSlice, done: Done) -> bool:
+        """Note a range that a fetch waits for."""
+        self.ranges_due.append((piece, done))
+        return False
 
     async def add(
         self,

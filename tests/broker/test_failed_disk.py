@@ -56,14 +56,14 @@ def fail_sending(patch: pytest.MonkeyPatch, directory: str) -> None:
 
 
 def fail_reading_small_slices(patch: pytest.MonkeyPatch, directory: str) -> None:
-    pread = RealFile.pread
+    read = RealFile.read_cached
 
-    def pread_or_fail(self: RealFile, position: int, size: int) -> bytes:
+    def read_or_fail(self: RealFile, position: int, size: int) -> bytes | bytearray:
         if self.path.startswith(directory):
             raise OSError(errno.EIO, "the disk fails as asked", self.path)
-        return pread(self, position, size)
+        return read(self, position, size)
 
-    patch.setattr(RealFile, "pread", pread_or_fail)
+    patch.setattr(RealFile, "read_cached", read_or_fail)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import trio
 
 from ottla.jepsen.world.disk_conformance import CHECKS, Check
 from ottla.storage.disk import RealDisk
+from ottla.storage.disk_seam import NotCachedError
 from ottla.storage.slice import FileSlice
 
 PATIENCE_S = 30
@@ -122,6 +123,26 @@ def test_a_disk_that_fails_is_no_cache(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "preadv", preadv)
     assert not disk.is_cached(file, 0, 4)
+    file.close()
+
+
+async def test_a_read_that_would_wait_for_the_disk_says_so(tmp_path: Path) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(0, [b"x" * 10_000])
+    await disk.fsync(file)
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if disk.is_cached(file, 0, 10_000):
+        pytest.skip("this file system holds its files in memory")
+
+    with pytest.raises(NotCachedError) as lacking:
+        file.read_cached(0, 10_000)
+    missing = lacking.value
+    await disk.read_ahead(missing.file, missing.position, missing.size)
+
+    assert file.read_cached(0, 10_000) == b"x" * 10_000
+    assert file.read_cached(9_999, 5) == b"x"
+    assert file.read_cached(10_000, 5) == b""
     file.close()
 
 

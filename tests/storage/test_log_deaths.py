@@ -19,7 +19,7 @@ from ottla.storage.append_info import AppendOrigin
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
+from ottla.storage.workbench import NOW_MS, Workbench, append, read_values, waited_for
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
 DIRECTORY = "/data/orders-2"
@@ -177,7 +177,8 @@ async def test_a_removal_cut_off_leaves_no_segment_without_its_transaction_index
     disk.crash()
     again = await bench.open(CONFIG, recovery_point=14)
 
-    assert again.aborted_transactions(Offset(0), Offset(14)) == [(7, 0)]
+    listed = waited_for(lambda: again.aborted_transactions(Offset(0), Offset(14)))
+    assert listed == [(7, 0)]
 
 
 async def test_a_truncation_below_what_a_start_trusts_says_so_before_it_ends() -> None:

@@ -4,6 +4,7 @@ The disk forgets what was not flushed, so the model knows the flushed end; nothi
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +18,8 @@ from ottla.storage.append_info import AppendOrigin
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.workbench import NOW_MS, Workbench, append
+from ottla.storage.log_reads import LogRead
+from ottla.storage.workbench import NOW_MS, Workbench, append, bytes_of, waited_for
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.records import scan
@@ -190,6 +192,10 @@ def next_sequence(log: Log) -> int:
     return 0 if producer is None or not producer.batches else producer.batches[-1].last_sequence + 1
 
 
+def read_from(log: Log, offset: Offset) -> LogRead:
+    return log.read(offset, bytes_max=1 << 20, end_offset=log.end_offset, at_least_one=True)
+
+
 def check(life: Life) -> None:
     """Hold the log's bounds and records against the list."""
     log, bounds = life.log, life.bounds
@@ -200,9 +206,9 @@ def check(life: Life) -> None:
     found: dict[int, int] = {}
     offset = start
     while offset < end:
-        read = log.read(offset, bytes_max=1 << 20, end_offset=end, at_least_one=True)
+        read = waited_for(partial(read_from, log, offset))
         assert read.slice is not None
-        data = memoryview(read.slice.read())
+        data = memoryview(bytes_of(read.slice))
         for at, header in batches(data, is_partial_end_allowed=True):
             found |= {record.offset: record.timestamp_ms for record in scan(data, at, header)}
             offset = max(offset, header.end_offset)

@@ -23,6 +23,7 @@ from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
 from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
+from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.producer_ids import Block
@@ -61,6 +62,8 @@ class ReplicaPorts(NamedTuple):
     """Called with a replica that lies in another directory than the metadata says."""
     on_led: Callable[[Partition], None]
     """Called when a partition leads because its log has been opened."""
+    bring_in: BringIn
+    """Brings records into memory that a fetch asks for."""
 
 
 class BrokerCore:
@@ -107,6 +110,7 @@ class BrokerCore:
             sessions=self.sessions,
             fetch_bytes_max=self.config.fetch_bytes_max,
             allocate_producer_ids=allocate_producer_ids,
+            bring_in=ports.bring_in,
             traffic=self.traffic,
             times=self.dispatcher.times,
         )

@@ -21,6 +21,7 @@ from ottla.broker.cluster.registration import advertised_endpoints, registration
 from ottla.broker.cluster.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.logs.producer_ids import Block
+from ottla.broker.logs.read_ahead_driver import ReadAheads
 from ottla.broker.logs.replica_apis import register_replica_apis
 from ottla.broker.metrics.broker_metrics import BrokerParts
 from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry
@@ -47,6 +48,7 @@ from ottla.node.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.rpc_seam import Rpc
+from ottla.storage.disk_seam import Disk
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import Registry
@@ -100,6 +102,7 @@ class Broker:
         server: Server,
         dispatcher: Dispatcher,
         member: QuorumMember,
+        disk: Disk,
         logs: LogManager,
         lifecycle: Lifecycle,
     ) -> None:
@@ -142,6 +145,7 @@ class Broker:
             errors=self.errors,
         )
         self._log_work = LogWork(self.errors)
+        self._read_aheads = ReadAheads(disk, self.errors)
         self._groups = self._new_group_coordinator()
         self._open_replicas()
         self.telemetry = ClientTelemetry(config, clock=clock, rng=rng, errors=self.errors)
@@ -164,6 +168,7 @@ class Broker:
             on_isr_due=self._isr.note,
             on_placed=self._assignments.report,
             on_led=self._groups.on_led,
+            bring_in=self._read_aheads.bring_in,
         )
         self.core.open_replicas(ports, self._allocate_producer_ids)
         self._replicas = self.core.replicas
@@ -237,6 +242,7 @@ class Broker:
                 ("directory assignments", self._assignments.run),
                 ("follower", self._fetchers.run),
                 ("opening and deletion of logs", self._log_work.run),
+                ("read-ahead", self._read_aheads.run),
                 ("retries of logs", self._retry_logs),
                 ("in-sync replicas", self._isr_driver.run),
                 ("group coordinator", self._groups.run),

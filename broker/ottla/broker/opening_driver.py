@@ -125,6 +125,7 @@ async def open_broker(
                 server=server,
                 dispatcher=dispatcher,
                 member=member,
+                disk=disk,
                 logs=logs,
                 lifecycle=lifecycle,
             )

@@ -320,7 +320,7 @@ class MetadataLog:
         if chunk.is_last:
             part, self._part = self._part, None
             # A whole snapshot takes the log's place, so damage must not get that far.
-            snapshot.check_whole(part.pread(0, part.size_bytes))
+            snapshot.check_whole(await self._disk.read(part, 0, part.size_bytes))
             await self._snapshots.install(part, chunk.snapshot_id)
             await self._start_at(chunk.snapshot_id)
             await self._learn_voters(chunk.snapshot_id)
@@ -352,15 +352,8 @@ class MetadataLog:
         """
         if offset >= end_offset:
             return b""
-        found = self._log.read(
-            offset, bytes_max=bytes_max, end_offset=end_offset, at_least_one=True
-        )
-        piece = found.slice
-        if piece is None:
-            return b""
-        if not self._disk.is_cached(piece.file, piece.position, piece.length):
-            await self._disk.read_ahead(piece.file, piece.position, piece.length)
-        data = piece.read()
+        data = await self._log.read_bytes(offset, bytes_max=bytes_max, end_offset=end_offset)
+        data = bytes(data)
         return data[: whole_batches_bytes(data)]
 
     async def read_snapshot(

@@ -27,6 +27,7 @@ async def open_snapshot_store(disk: Disk, directory: str) -> "SnapshotStore":
         if snapshot_id is not None:
             file = disk.open(f"{directory}/{name}")
             try:
+                await disk.read_ahead(file, 0, BATCH_HEADER_BYTES)
                 found[snapshot_id] = _facts_of(file)
             finally:
                 file.close()

@@ -26,6 +26,10 @@ FSYNC_WORKERS_PER_DIRECTORY = 4
 """Fsyncs of different files and directories under way at once.  Fewer serialises partitions that
 flush every batch, and logs that are made; more only queues in the device."""
 
+READ_WORKERS_PER_DIRECTORY = 4
+"""Ranges that are brought in at once.  Fewer lets one reader of old records wait for another, more
+makes disks seek between them."""
+
 READ_AHEAD_BLOCK_BYTES = 1 << 20
 """How much one read of `read_ahead` touches, so that a long range does not need its memory."""
 
@@ -33,10 +37,11 @@ READ_AHEAD_BLOCK_BYTES = 1 << 20
 class _Workers:
     """The threads of one directory."""
 
-    __slots__ = ("fsync", "other")
+    __slots__ = ("fsync", "other", "read")
 
     def __init__(self) -> None:
         self.fsync = trio.CapacityLimiter(FSYNC_WORKERS_PER_DIRECTORY)
+        self.read = trio.CapacityLimiter(READ_WORKERS_PER_DIRECTORY)
         self.other = trio.CapacityLimiter(1)
 
 
@@ -99,11 +104,13 @@ class RealDisk:
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
         """Bring a range into the page cache."""
-        await self._run(file.path, _touch, file, position, size, pinned=file)
+        limiter = self._workers_of(file.path).read
+        await _run_pinned(limiter, file, _touch, file, position, size)
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
         """Do what `pread` does, on the worker."""
-        return await self._run(file.path, file.pread, position, size, pinned=file)
+        limiter = self._workers_of(file.path).read
+        return await _run_pinned(limiter, file, file.pread, position, size)
 
     async def fsync(self, file: DiskFile) -> None:
         """Make durable what was written before the call; calls that overlap share one fsync."""
@@ -160,7 +167,8 @@ class RealDisk:
     async def truncate(self, file: DiskFile, size: int) -> None:
         """Cut the file to `size` bytes."""
         if not file.is_closed:
-            await self._run(file.path, file.set_size, size, pinned=file)
+            limiter = self._workers_of(file.path).other
+            await _run_pinned(limiter, file, file.set_size, size)
 
     async def read_file(self, path: str) -> bytes:
         """Return the whole file."""
@@ -249,22 +257,25 @@ class RealDisk:
                 file.note_open()
                 file.unpin()
 
-    async def _run(
-        self, path: str, work: Callable[..., T], *arguments: object, pinned: DiskFile | None = None
-    ) -> T:
-        """Run blocking work on the path's worker; the pinned file is open meanwhile."""
+    async def _run(self, path: str, work: Callable[..., T], *arguments: object) -> T:
+        """Run blocking work on the path's worker."""
         limiter = self._workers_of(path).other
-        if pinned is None:
-            return await trio.to_thread.run_sync(work, *arguments, limiter=limiter)
-        assert isinstance(pinned, RealFile)
-        pinned.pin()
-        try:
-            return await trio.to_thread.run_sync(
-                _open_and_work, pinned, work, *arguments, limiter=limiter
-            )
-        finally:
-            pinned.note_open()
-            pinned.unpin()
+        return await trio.to_thread.run_sync(work, *arguments, limiter=limiter)
+
+
+async def _run_pinned(
+    limiter: trio.CapacityLimiter, file: DiskFile, work: Callable[..., T], *arguments: object
+) -> T:
+    """Run blocking work on a file, which is open meanwhile."""
+    assert isinstance(file, RealFile)
+    file.pin()
+    try:
+        return await trio.to_thread.run_sync(
+            _open_and_work, file, work, *arguments, limiter=limiter
+        )
+    finally:
+        file.note_open()
+        file.unpin()
 
 
 def _open_and_work(file: RealFile, work: Callable[..., T], *arguments: object) -> T:

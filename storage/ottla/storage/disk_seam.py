@@ -8,10 +8,26 @@ command line, keeps its changes aside to show a recovery before it is done.  Eve
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 Chunk = bytes | bytearray | memoryview
 """Bytes to be written: taken by reference, never kept after the call."""
+
+
+T = TypeVar("T")
+
+
+class NotCachedError(Exception):
+    """What a look-up lacks: bring this range in by `Disk.read_ahead`, then look again.
+
+    No failure, and no part of an answer: every caller of `read_cached` catches it.
+    """
+
+    def __init__(self, file: "DiskFile", position: int, size: int) -> None:
+        super().__init__(f"{file.path}: {size} bytes at {position} are not cached")
+        self.file = file
+        self.position = position
+        self.size = size
 
 
 class Space(NamedTuple):
@@ -62,7 +78,14 @@ class DiskFile(Protocol):
         ...
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Return up to `size` bytes from `position`; fewer only at the end of the file.
+
+        Waits for the disk: only for what was just brought in, and beside the loop.
+        """
+        ...
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray:
+        """Do what `pread` does.  Raises NotCachedError if that would wait for the disk."""
         ...
 
     def set_size(self, size: int) -> None:
@@ -222,3 +245,24 @@ class Disk(Protocol):
     async def remove_tree(self, path: str) -> None:
         """Remove a directory and all it holds; one that is not there is fine."""
         ...
+
+
+async def when_cached(disk: Disk, look_up: Callable[[], T]) -> T:
+    """Return what a look-up comes to, bringing in what it lacks and looking again until it is here.
+
+    The last look is made in the turn that returns.  Between two of them the world may have changed,
+    so a look-up begins with what it holds on to, and changes nothing before it has read all.
+    """
+    while True:
+        try:
+            return look_up()
+        except NotCachedError as missing:
+            await disk.read_ahead(missing.file, missing.position, missing.size)
+
+
+async def read_some(disk: Disk, file: DiskFile, position: int, size: int) -> bytes | bytearray:
+    """Do what `pread` does, on the worker only where that would wait."""
+    try:
+        return file.read_cached(position, size)
+    except NotCachedError:
+        return await disk.read(file, position, size)

@@ -9,7 +9,11 @@ read in place: no mapping (a mapped file kills the process when the disk is full
 import errno
 
 from ottla.storage.disk_errors import is_disk_failure
-from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.disk_seam import Disk, DiskFile, NotCachedError
+
+LOOK_UP_BLOCK_BYTES = 1 << 18
+"""How much of a sealed file is brought in around an entry that is not cached.  Less makes a search
+wait for the disk more often, more reads what it does not look at."""
 
 
 class EntryFile:
@@ -76,22 +80,40 @@ class EntryFile:
         return size
 
     def activate(self, *, capacity_bytes: int = 0) -> None:
-        """Take a sealed file into memory to append again."""
+        """Take a sealed file into memory to append again.
+
+        Raises NotCachedError before anything is changed if it is not in memory.
+        """
         if self._memory is not None:
             return
         size = self.count * self.entry_bytes
-        self._memory = bytearray(self._open().pread(0, size) if size else b"")
+        self._memory = bytearray(self._handle().read_cached(0, size) if size else b"")
         self._written_bytes = size
         self._capacity_bytes = max(size, capacity_bytes - capacity_bytes % self.entry_bytes)
         self._is_extended = False
         self._is_trimmed = True
 
     def entry(self, index: int, size: int) -> bytes | bytearray:
-        """Return the first `size` bytes of one entry."""
+        """Return `size` bytes from the start of one entry.
+
+        Raises NotCachedError if the file is sealed and they are not in memory.
+        """
         at = index * self.entry_bytes
         if self._memory is not None:
             return self._memory[at : at + size]
-        return self._open().pread(at, size)
+        file = self._handle()
+        try:
+            return file.read_cached(at, size)
+        except NotCachedError:
+            position = at - at % LOOK_UP_BLOCK_BYTES
+            size = max(LOOK_UP_BLOCK_BYTES, at + size - position)
+            size = min(size, self.count * self.entry_bytes - position)
+            raise NotCachedError(file, position, size) from None
+
+    def check_cached(self) -> None:
+        """Read what `activate` will.  Raises NotCachedError if that is not in memory."""
+        if self.count and self._memory is None:
+            self.entry(0, self.count * self.entry_bytes)
 
     def add(self, entry: bytes) -> None:
         """Append one entry in memory; `write` brings it to the file."""
@@ -176,6 +198,14 @@ class EntryFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _handle(self) -> DiskFile:
+        """Return the file, which is there and need not be open yet."""
+        if self._file is None and not self._is_closed:
+            self._file = self._disk.at(self.path)
+            if self.is_rebuilt:
+                self._file.expect_rewrite()
+        return self._open()
 
     def _open(self) -> DiskFile:
         if self._is_closed:

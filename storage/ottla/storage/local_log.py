@@ -17,7 +17,7 @@ from ottla.model.ids import Offset
 from ottla.model.seams import Rng
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_errors import is_disk_failure, is_unopened
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk_seam import Disk, when_cached
 from ottla.storage.epoch_file import EpochFile
 from ottla.storage.file_tasks import FileTasks, file_task
 from ottla.storage.log_config import LogConfig
@@ -207,8 +207,6 @@ class LocalLog(LogFailures):
             return 0
         return self._rng.below(min(jitter_ms, self.config.segment_ms))
 
-    # --- failures ---
-
     def _take_back(self, segment: Segment, error: OSError) -> NoReturn:
         """Cut a failed append off again, so that the file ends with its last whole batch."""
         try:
@@ -335,7 +333,9 @@ class LocalLog(LogFailures):
     async def _truncate_to(self, offset: Offset) -> bool:
         try:
             await self._write_epochs()  # none is written while it cuts
-            place = self._segments[self._segment_index(offset)].find_whole(offset)
+            place = await when_cached(
+                self._disk, lambda: self._segments[self._segment_index(offset)].place_to_cut(offset)
+            )
         except OSError as error:
             self._fail_by(error, self.directory)
             self._refuse(error)
@@ -367,6 +367,7 @@ class LocalLog(LogFailures):
             self._check_online()  # its directory may have failed meanwhile
             active.cut_index_files()  # not before: until then a start may trust this segment
             await self._write_epochs()
+            await active.load_timestamps()
             await self._reload_producers()
             if self.recovery_checkpoint < checkpoint_before:
                 await self.on_recede(self)

@@ -11,20 +11,19 @@ fails is taken back before it is answered; where that fails too, the log goes of
 its disk is reported (`on_disk_failed`), whichever file it struck and whoever met it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
-from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch
+from ottla.model.ids import Epoch, Offset
 from ottla.model.seams import Rng
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Chunk, Disk
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.file_tasks import file_task
-from ottla.storage.local_log import LocalLog
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_reads import ReadableLog
 from ottla.storage.producer_state import ProducerEntry, ProducerStates
 from ottla.storage.recovery import (
     LogLoader,
@@ -40,12 +39,6 @@ from ottla.storage.segment_swap import (
     finish_swap,
     is_swap_decided,
     open_cleaned,
-)
-from ottla.storage.slice import FileSlice
-from ottla.storage.timestamp_lookup import (
-    TimestampedOffset,
-    first_at_or_after,
-    with_largest_timestamp,
 )
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.storage.validate import Accepted, accepted, gathered
@@ -63,14 +56,6 @@ lower reports clocks that are a little off, higher lets a disk fill up unexplain
 
 Placed = tuple[BatchHeader, Offset, Epoch, memoryview]
 """A batch about to be written: its header, the offset and epoch it gets, its bytes."""
-
-
-class LogRead(NamedTuple):
-    """Bytes from the start of the batch that holds the offset; no slice when none are due."""
-
-    slice: FileSlice | None
-    base_offset: Offset
-    """Base offset of the first batch of the slice; the asked offset where there is no slice."""
 
 
 async def open_log(
@@ -104,23 +89,10 @@ async def open_log(
     return Log(disk, directory, config, topic_id, loaded, rng)
 
 
-class Log(LocalLog):
+class Log(ReadableLog):
     """One partition's records, on disk.  One writer; every plain method runs without awaiting."""
 
     # --- what it holds ---
-
-    @property
-    def last_epoch(self) -> Epoch:
-        """Return the newest leader epoch, -1 for none."""
-        return self._epochs.latest
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """Return the end of what READ_COMMITTED may see."""
-        first_unstable = self._producers.first_unstable_offset
-        if first_unstable is None or first_unstable >= self.high_watermark:
-            return self.high_watermark
-        return max(first_unstable, self.log_start_offset)
 
     @property
     def active_producers(self) -> Mapping[int, ProducerEntry]:
@@ -390,121 +362,6 @@ class Log(LocalLog):
             except OSError as error:
                 self._fail_by(error, segment.transaction_index.path)
 
-    # --- reading ---
-
-    def read(
-        self, offset: Offset, *, bytes_max: int, end_offset: Offset, at_least_one: bool
-    ) -> LogRead:
-        """Return the batches from the one that holds `offset`, below `end_offset`, as a slice.
-
-        The slice may cut its last batch off; with `at_least_one` the first batch is whole even
-        when it is larger than `bytes_max`.  RefusedError(OFFSET_OUT_OF_RANGE) outside the log.
-        """
-        if self.failure is not None:
-            self._check_online()
-        if not self.log_start_offset <= offset <= self.end_offset:
-            raise RefusedError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Offset {offset} is outside [{self.log_start_offset}, {self.end_offset}]",
-            )
-        end_offset = min(end_offset, self.end_offset)
-        if offset >= end_offset:
-            return LogRead(None, offset)
-        index = self._segment_index(offset)
-        try:
-            while index < len(self._segments):
-                segment = self._segments[index]
-                found = segment.find(offset)
-                if found is not None:
-                    return self._slice(index, found, bytes_max, end_offset, at_least_one)
-                index += 1  # compaction emptied the rest of this segment
-        except OSError as error:
-            self._refuse(error)
-        return LogRead(None, offset)
-
-    def _slice(
-        self,
-        index: int,
-        found: tuple[int, int, int],
-        bytes_max: int,
-        end_offset: Offset,
-        at_least_one: bool,
-    ) -> LogRead:
-        segment = self._segments[index]
-        position, base_offset, first_bytes = found
-        limit = segment.size_bytes
-        is_last = index + 1 == len(self._segments)
-        segment_end = self.end_offset if is_last else self._segments[index + 1].base_offset
-        if end_offset < segment_end:
-            bound = segment.find(end_offset)
-            if bound is not None:
-                limit = bound[0]
-        if first_bytes > bytes_max:
-            bytes_max = first_bytes if at_least_one else 0
-        length = min(limit - position, bytes_max)
-        if length <= 0:
-            return LogRead(None, Offset(base_offset))
-        return LogRead(FileSlice(segment.file, position, length), Offset(base_offset))
-
-    def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
-        """Return (producer id, first offset) of each aborted transaction that meets the range."""
-        found: list[AbortedTransaction] = []
-        try:
-            for segment in self._segments[self._segment_index(offset) :]:
-                if segment.transaction_index.collect(offset, end_offset, found):
-                    break
-        except OSError as error:
-            self._refuse(error)
-        return [(aborted.producer_id, aborted.first_offset) for aborted in found]
-
-    def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """Return the largest epoch up to the asked one and where it ends; (-1, -1) if unknown."""
-        return self._epochs.end_offset_for(epoch, self.end_offset)
-
-    def epoch_of(self, offset: Offset) -> Epoch:
-        """Return the epoch an offset was written in, -1 if unknown."""
-        return self._epochs.epoch_of(offset) if offset < self.end_offset else NO_EPOCH
-
-    async def offset_for_timestamp(
-        self, timestamp_ms: int, end_offset: Offset
-    ) -> TimestampedOffset | None:
-        """Return the first record below `end_offset` with at least that timestamp."""
-        return await self._look_up(
-            lambda segments, start: first_at_or_after(
-                self._disk, segments, timestamp_ms, start_offset=start, end_offset=end_offset
-            )
-        )
-
-    async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
-        """Return the record with the largest timestamp (ListOffsets -3)."""
-        return await self._look_up(
-            lambda segments, start: with_largest_timestamp(
-                self._disk, segments, start_offset=start, end_offset=end_offset
-            )
-        )
-
-    async def _look_up(
-        self,
-        search: Callable[[Sequence[Segment], Offset], Awaitable[TimestampedOffset | None]],
-    ) -> TimestampedOffset | None:
-        """Search the segments, again where some were removed or cut meanwhile.
-
-        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk fails, CORRUPT_MESSAGE at damage.
-        """
-        while True:
-            self._check_online()
-            generation, start = self._generation, self.log_start_offset
-            try:
-                found = await search(tuple(self._segments), start)
-            except (OSError, CorruptDataError) as error:
-                if generation != self._generation:
-                    continue
-                if isinstance(error, OSError):
-                    self._refuse(error)
-                raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
-            if generation == self._generation and start == self.log_start_offset:
-                return found
-
     # --- cleaning ---
 
     @property
@@ -531,7 +388,7 @@ class Log(LocalLog):
         olds = self._sources_of(cleaned)
         base_offset = cleaned.base_offset
         try:
-            new = open_cleaned(
+            new = await open_cleaned(
                 self._disk, self.directory, cleaned, self.config, now_ms=olds[0].created_ms
             )
             try:

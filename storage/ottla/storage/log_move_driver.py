@@ -23,10 +23,11 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import KIB, MIB
 from ottla.model.seams import Clock, Rng
 from ottla.storage.directory_names import future_name
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk_seam import Disk, NotCachedError
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_names_driver import free_name, wait_until_idle
+from ottla.storage.log_reads import LogRead
 from ottla.storage.log_recovery_driver import set_stray_aside
 from ottla.storage.slice import FileSlice, SliceError
 
@@ -92,6 +93,8 @@ class LogMove:
         self._disk = ports.disk
         self._shared_end: Offset | None = None
         """From where on the old log was cut since it was last looked at."""
+        self._lacking: FileSlice | None = None
+        """What was not in memory as the partition was to change over; it is, as long as this is."""
         self._unflushed_bytes = 0
 
     @property
@@ -121,6 +124,7 @@ class LogMove:
             while not self.has_changed_over:
                 await self._catch_up(self.copy)
                 if not await self._change_over_in_a_quiet_turn(self.copy):
+                    await self._bring_in_lacking()
                     await trio.sleep(RETRY_S)
         finally:
             self.source.on_cut = _ignore
@@ -176,8 +180,15 @@ class LogMove:
         """Copy whole pieces until there is none."""
         while True:
             await self._mend(copy)
-            part = self._next(copy, PIECE_BYTES)
-            if part is None or len(part) < PIECE_BYTES:
+            try:
+                read = await self._next(copy, PIECE_BYTES)
+            except RefusedError:
+                if self._shared_end is None and copy.end_offset >= self.source.log_start_offset:
+                    raise
+                continue  # it was cut, or lost its beginning, while it was brought in
+            part = read.slice
+            is_last = read.end_offset >= self.source.end_offset
+            if part is None or (is_last and len(part) < PIECE_BYTES):
                 return
             await self._ports.take(len(part))
             try:
@@ -185,21 +196,21 @@ class LogMove:
             except OSError as error:
                 self.source.refuse_slice(error)
             if self._shared_end is None:  # else what was read may have been cut meanwhile
-                self._add(copy, data)
+                self._add(copy, memoryview(data))
             if self._unflushed_bytes >= FLUSH_EVERY_BYTES:
                 await copy.flush()
                 self._unflushed_bytes = 0
             await trio.lowlevel.checkpoint()
 
-    def _next(self, copy: Log, bytes_max: int) -> FileSlice | None:
-        end_offset = self.source.end_offset
-        return self.source.read(
-            copy.end_offset, bytes_max=bytes_max, end_offset=end_offset, at_least_one=True
-        ).slice
+    async def _next(self, copy: Log, bytes_max: int) -> LogRead:
+        source = self.source
+        return await source.read_cold(
+            copy.end_offset, bytes_max=bytes_max, end_offset=source.end_offset, at_least_one=True
+        )
 
-    def _add(self, copy: Log, data: bytes) -> None:
+    def _add(self, copy: Log, data: memoryview) -> None:
         before = copy.end_offset
-        copy.append_as_follower(memoryview(data), now_ms=self._ports.clock.wall_ms())
+        copy.append_as_follower(data, now_ms=self._ports.clock.wall_ms())
         if copy.end_offset == before:
             raise CorruptDataError(f"{self.source.directory}: no batch at offset {before}")
         self._unflushed_bytes += len(data)
@@ -258,6 +269,15 @@ class LogMove:
             raise failure[0]
         return self.has_changed_over
 
+    async def _bring_in_lacking(self) -> None:
+        lacking = self._lacking
+        if lacking is None:
+            return
+        try:
+            await self._disk.read_ahead(lacking.file, lacking.position, lacking.length)
+        except OSError as error:
+            self.source.refuse_slice(error)
+
     def _change_over(self, copy: Log) -> None:
         """Copy the rest and let the partition use the copy, unless too much is missing."""
         source = self.source
@@ -267,12 +287,20 @@ class LogMove:
             return
         left_bytes = LAST_BYTES
         while copy.end_offset < source.end_offset:
-            part = self._next(copy, left_bytes)
-            if part is None or len(part) > left_bytes:
-                return
-            left_bytes -= len(part)
             try:
-                self._add(copy, part.read())
+                part = source.read(
+                    copy.end_offset,
+                    bytes_max=left_bytes,
+                    end_offset=source.end_offset,
+                    at_least_one=True,
+                ).slice
+                if part is None or len(part) > left_bytes:
+                    return
+                left_bytes -= len(part)
+                self._add(copy, memoryview(part.read_cached()))
+            except NotCachedError as missing:
+                self._lacking = FileSlice(missing.file, missing.position, missing.size)
+                return
             except SliceError as error:
                 source.refuse_slice(error)
         copy.take_over(source)

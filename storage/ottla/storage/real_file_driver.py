@@ -14,7 +14,7 @@ from contextlib import suppress
 import trio
 
 from ottla.storage.descriptor_cache import CLEAN, NEW_DIRT, DescriptorCache
-from ottla.storage.disk_seam import Chunk
+from ottla.storage.disk_seam import Chunk, NotCachedError
 from ottla.storage.file_places import FilePlaces, Folder, place_of
 
 OPEN_FILES_MAX = 512
@@ -135,6 +135,32 @@ class RealFile:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray:
+        """Do what `pread` does.  Raises NotCachedError if that would wait for the disk."""
+        fd = self._fd
+        if fd < 0 and not self._is_unusable:
+            raise NotCachedError(self, position, size)
+        self.was_used = True
+        data = bytearray(size)
+        try:
+            count = os.preadv(fd, (data,), position, os.RWF_NOWAIT)
+            if count == size:
+                return data
+            while count < size:
+                # The end of the file, or of what is cached.
+                rest = (memoryview(data)[count:],)
+                more = os.preadv(fd, rest, position + count, os.RWF_NOWAIT)
+                if not more:
+                    break
+                count += more
+        except BlockingIOError:
+            raise NotCachedError(self, position, size) from None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.pread(position, size)  # a file system that cannot tell
+        return data[:count]
 
     def set_size(self, size: int) -> None:
         """Cut the file, or extend it by a hole."""

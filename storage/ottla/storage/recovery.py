@@ -10,13 +10,14 @@ segments.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.batch_scan import BatchScan, ScannedBlock
 from ottla.storage.directory_view import DirectoryView
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk_seam import Disk, when_cached
 from ottla.storage.epoch_cache import EpochCache, decode_epochs
 from ottla.storage.epoch_file import NO_EPOCHS
 from ottla.storage.files import (
@@ -227,7 +228,10 @@ class LogLoader:
         A trusted segment that is damaged ends the trust: all from it on is recovered.
         """
         for index, segment in enumerate(segments[:first_checked]):
-            if open_indexes(self._disk, segment, self._view) and _knows_its_times(segment):
+            is_sound = await when_cached(
+                self._disk, partial(open_indexes, self._disk, segment, self._view)
+            )
+            if is_sound and await _knows_its_times(segment):
                 segment.is_sealed = True
                 continue
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
@@ -260,7 +264,7 @@ class LogLoader:
 
     async def _open_active(self, segment: Segment) -> Offset | None:
         """Make a cleanly closed log's last segment active; return its end, None if it lies."""
-        segment.activate(self._config)
+        await when_cached(self._disk, lambda: segment.activate(self._config))
         file_size = segment.size_bytes
         last_offset, position = segment.offset_index.last_entry
         if position < 0:
@@ -271,8 +275,8 @@ class LogLoader:
             end_offset = block.batches[-1][1].end_offset
         if found.problem is not None or (segment.offset_index.count and end_offset <= last_offset):
             return None
-        segment.load_first_timestamp()
-        return end_offset if _knows_its_times(segment) else None
+        await segment.load_first_timestamp()
+        return end_offset if await _knows_its_times(segment) else None
 
     async def _clean_producers(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
         """Return the producers of a cleanly closed log: no snapshot at all means there are none."""
@@ -460,9 +464,9 @@ async def load_producers(
 async def _replay_segment(
     disk: Disk, segment: Segment, producers: ProducerStates, end_offset: Offset
 ) -> None:
-    start = (
-        segment.find(producers.end_offset) if producers.end_offset > segment.base_offset else None
-    )
+    start = None
+    if producers.end_offset > segment.base_offset:
+        start = await when_cached(disk, lambda: segment.find(producers.end_offset))
     found = BatchScan(
         disk,
         segment.file,
@@ -503,10 +507,10 @@ def _floor(segments: list[Segment], offset: Offset) -> int:
     return index
 
 
-def _knows_its_times(segment: Segment) -> bool:
+async def _knows_its_times(segment: Segment) -> bool:
     """Load the largest timestamp; False when the indexes lead to what is no batch."""
     try:
-        segment.load_max_timestamp()
+        await segment.load_max_timestamp()
     except CorruptDataError:
         return False
     return True

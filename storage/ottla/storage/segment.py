@@ -12,7 +12,14 @@ from struct import Struct
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX
-from ottla.storage.disk_seam import Chunk, Disk, DiskFile
+from ottla.storage.disk_seam import (
+    Chunk,
+    Disk,
+    DiskFile,
+    NotCachedError,
+    read_some,
+    when_cached,
+)
 from ottla.storage.files import (
     DELETED,
     LOG,
@@ -51,6 +58,14 @@ WALK_BLOCK_BYTES = 8192
 """Bytes read at once while walking to an offset.  Twice the index interval finds nearly every
 batch in one read; more copies what nobody asked for."""
 
+COLD_BLOCK_BYTES = 1 << 20
+"""Bytes brought in at once where a walk or read meets what is not cached.  Less waits for the disk
+more often, more delays the first answer and reads what may not be asked for."""
+
+HOT_BLOCK_COUNT_MAX = 64
+"""Blocks that a walk over a segment's headers looks at before others have their turn.  Fewer pays
+the worker's hand-over more often, more holds the loop for longer."""
+
 RECENT_BATCH_COUNT_MAX = 128
 """Batches whose place is remembered, so that tailing fetches and the high watermark's position
 need no look-up.  Fewer makes slow followers search, more costs memory in every partition."""
@@ -63,7 +78,7 @@ SIZE_MIN = {MAGIC: BATCH_HEADER_BYTES, **ENTRY_BYTES_MIN}
 """Bytes of the smallest batch of each magic; those below are of old brokers (`wire.legacy`)."""
 
 
-def _max_timestamp_of(header: bytes) -> int:
+def _max_timestamp_of(header: bytes | bytearray) -> int:
     """Return what the first bytes of a batch say of its largest timestamp."""
     if header[MAGIC_AT] != MAGIC:
         return timestamp_at(header, 0) if is_entry_at(header, 0) else NO_TIMESTAMP
@@ -241,23 +256,37 @@ class Segment:
         self.offset_index.write_if_possible()
         self.time_index.write_if_possible()
 
+    def is_recent(self, offset: int) -> bool:
+        """Return whether a batch that was appended lately begins at `offset`."""
+        return offset in self._recent
+
     def find(self, offset: int) -> tuple[int, int, int] | None:
-        """Return (position, base offset, size) of the first batch that ends after `offset`."""
+        """Return (position, base offset, size) of the first batch that ends after `offset`.
+
+        Raises NotCachedError if that takes bytes that are not in memory.
+        """
         recent = self._recent.get(offset)
         if recent is not None:
             return recent[0], offset, recent[1]
+        if offset <= self.base_offset:
+            return self.find_from(offset, 0)
         known_offset, position = self.offset_index.lookup(offset)
         return self.find_from(offset, position, known_offset if position else None)
 
-    def find_whole(self, offset: int) -> tuple[int, int, int] | None:
-        """Do what `find` does, with the true base offset of an old format's wrapper, too."""
+    def place_to_cut(self, offset: int) -> tuple[int, int, int] | None:
+        """Do what `find` does, with the true base offset of an old format's wrapper, too.
+
+        Raises NotCachedError also if that would keep `activate` waiting.
+        """
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.check_cached()
         found = self.find(offset)
         if found is None:
             return None
         position, base_offset, size = found
-        if self.file.pread(position + MAGIC_AT, 1)[0] != MAGIC:
+        if self.file.read_cached(position + MAGIC_AT, 1)[0] != MAGIC:
             with suppress(CorruptDataError):
-                base_offset = next(messages(self.file.pread(position, size))).offset
+                base_offset = next(messages(self.file.read_cached(position, size))).offset
         return position, base_offset, size
 
     def find_from(
@@ -271,7 +300,7 @@ class Segment:
         must neither lead back nor astray.
         """
         end = self.size_bytes
-        block = b""
+        block: bytes | bytearray = b""
         block_at = position
         if not 0 <= position <= end or (position == end and known_offset is not None):
             raise CorruptDataError(f"{self.offset_index.path}: position {position} of {end} bytes")
@@ -280,7 +309,11 @@ class Segment:
             if at + WALK_HEADER_BYTES > len(block):
                 block_at = position
                 at = 0
-                block = self.file.pread(position, min(WALK_BLOCK_BYTES, end - position))
+                try:
+                    block = self.file.read_cached(position, min(WALK_BLOCK_BYTES, end - position))
+                except NotCachedError:
+                    size = min(COLD_BLOCK_BYTES, end - position)
+                    raise NotCachedError(self.file, position, size) from None
                 if len(block) < WALK_HEADER_BYTES and not is_entry_at(block, 0):
                     if known_offset is not None:
                         raise self._no_batch_at(position)
@@ -310,7 +343,8 @@ class Segment:
     def cut(self, *, position: int, end_offset: Offset) -> None:
         """Forget all from a batch at `position` on, in memory.
 
-        The files are cut by the caller; `end_offset` is where the log ends from now on.
+        The files are cut by the caller, who loads the timestamps after it; `end_offset` is where
+        the log ends from now on.
         """
         self.offset_index.truncate_to(end_offset)
         self.time_index.truncate_to(end_offset)
@@ -321,9 +355,6 @@ class Segment:
         self._recent = {at: place for at, place in self._recent.items() if place[0] < position}
         if position == 0:
             self.first_timestamp_ms = NO_TIMESTAMP
-        elif self.first_timestamp_ms == NO_TIMESTAMP:
-            self.load_first_timestamp()
-        self.load_max_timestamp()
 
     def cut_index_files(self) -> None:
         """Cut the index files as `cut` did their entries."""
@@ -331,18 +362,30 @@ class Segment:
         self.time_index.cut_file()
         self.transaction_index.cut_file()
 
-    def load_max_timestamp(self) -> None:
+    async def load_timestamps(self) -> None:
+        """Find the first and the largest timestamp, which a cut may have changed."""
+        if self.size_bytes and self.first_timestamp_ms == NO_TIMESTAMP:
+            await self.load_first_timestamp()
+        await self.load_max_timestamp()
+
+    async def load_max_timestamp(self) -> None:
         """Find the largest timestamp: the time index knows it but for the batches after its end.
 
         CorruptDataError where an index leads to what is no batch.
         """
-        timestamp_ms, offset = self.time_index.last_entry
-        position = self.offset_index.lookup(offset)[1]
+        timestamp_ms, offset, position = await when_cached(self._disk, self._last_indexed_time)
         if position < 0:
             raise CorruptDataError(f"{self.offset_index.path}: position {position}")
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, Offset(offset)
+        block: bytes | bytearray = b""
+        block_at, block_count = position, 0
         while position + ENTRY_BYTES_LEAST <= self.size_bytes:
-            header = self.file.pread(position, min(WALK_HEADER_BYTES, self.size_bytes - position))
+            if position + WALK_HEADER_BYTES > block_at + len(block):
+                block_at, block_count = position, block_count + 1
+                block = await self._header_block(position, block_count % HOT_BLOCK_COUNT_MAX > 0)
+            header = block[position - block_at : position - block_at + WALK_HEADER_BYTES]
+            if len(header) < ENTRY_BYTES_LEAST:
+                raise self._no_batch_at(position)
             base_offset, length = _BATCH_START.unpack_from(header)
             magic = header[MAGIC_AT]
             if length + LENGTH_END < SIZE_MIN.get(magic, INT32_MAX):
@@ -355,11 +398,25 @@ class Segment:
                 self.max_timestamp_offset = Offset(base_offset + delta)
             position += length + LENGTH_END
 
-    def load_first_timestamp(self) -> None:
+    def _last_indexed_time(self) -> tuple[int, int, int]:
+        """Return the last entry of the time index, and from where on the log may exceed it."""
+        timestamp_ms, offset = self.time_index.last_entry
+        return timestamp_ms, offset, self.offset_index.lookup(offset)[1]
+
+    async def _header_block(self, position: int, may_be_cached: bool) -> bytes | bytearray:
+        """Return some of the file, from the worker where it is cold or others are due."""
+        left = self.size_bytes - position
+        if may_be_cached:
+            with suppress(NotCachedError):
+                return self.file.read_cached(position, min(WALK_BLOCK_BYTES, left))
+        return await self._disk.read(self.file, position, min(COLD_BLOCK_BYTES, left))
+
+    async def load_first_timestamp(self) -> None:
         """Find the first batch's timestamp, from which segment.ms counts."""
         if not self.size_bytes:
             return
-        header = self.file.pread(0, min(WALK_HEADER_BYTES, self.size_bytes))
+        size = min(WALK_HEADER_BYTES, self.size_bytes)
+        header = await read_some(self._disk, self.file, 0, size)
         if len(header) == WALK_HEADER_BYTES or is_entry_at(header, 0):
             self.first_timestamp_ms = _max_timestamp_of(header)
 

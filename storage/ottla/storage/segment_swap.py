@@ -13,7 +13,7 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
 from ottla.storage.batch_scan import BatchScan
 from ottla.storage.directory_view import DirectoryView
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk_seam import Disk, when_cached
 from ottla.storage.files import (
     CLEANED,
     DELETED,
@@ -66,7 +66,7 @@ class CleanedFiles(Protocol):
 # ---- while the log serves
 
 
-def open_cleaned(
+async def open_cleaned(
     disk: Disk, directory: str, cleaned: CleanedFiles, config: LogConfig, *, now_ms: int
 ) -> Segment:
     """Open the files that a cleaning wrote, as the segment that they are to be.
@@ -79,7 +79,8 @@ def open_cleaned(
         raise CorruptDataError(f"{path} is missing")
     segment = Segment(disk, directory, base_offset, config, now_ms=now_ms, suffix=CLEANED)
     segment.size_bytes = segment.file.size_bytes
-    if segment.size_bytes != cleaned.size_bytes or not open_indexes(disk, segment):
+    is_sound = await when_cached(disk, lambda: open_indexes(disk, segment))
+    if segment.size_bytes != cleaned.size_bytes or not is_sound:
         segment.close()
         raise CorruptDataError(f"{path}: its size or its indexes are not what was written")
     segment.max_timestamp_ms = cleaned.max_timestamp_ms
@@ -95,7 +96,8 @@ async def end_offset_of(disk: Disk, segment: Segment) -> Offset:
     Raises CorruptDataError if what follows its last index entry are no whole batches.
     """
     end_offset = segment.base_offset
-    scan = _scan(disk, segment, segment.offset_index.last_entry[1])
+    _, position = await when_cached(disk, lambda: segment.offset_index.last_entry)
+    scan = _scan(disk, segment, position)
     while (block := await scan.next_block()) is not None:
         end_offset = Offset(block.batches[-1][1].end_offset)
     if scan.problem is not None:

@@ -51,6 +51,16 @@ class FileSlice:
             raise CorruptDataError(f"{self.file.path} ends within {self!r}")
         return data
 
+    def read_cached(self) -> bytes | bytearray:
+        """Do what `read` does.  Raises NotCachedError if that would wait for the disk."""
+        try:
+            data = self.file.read_cached(self.position, self.length)
+        except OSError as error:
+            raise SliceError(error, self.file.path) from error
+        if len(data) < self.length:
+            raise CorruptDataError(f"{self.file.path} ends within {self!r}")
+        return data
+
     def fileno(self) -> int:
         """Return the descriptor, for sendfile."""
         return self.file.fileno()

@@ -5,12 +5,13 @@ claim larger timestamps than their records have, in a few more.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.batch_scan import BatchScan
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk_seam import Disk, when_cached
 from ottla.storage.segment import Segment
 from ottla.wire.batch import MAGIC, NO_TIMESTAMP, BatchHeader
 from ottla.wire.legacy import LegacyMessage, header_of_any_format, messages
@@ -43,8 +44,10 @@ async def first_at_or_after(
             break
         if segment.max_timestamp_ms < timestamp_ms:
             continue
-        start = max(segment.time_index.lookup(timestamp_ms)[1], start_offset)
-        scanning = _scan_from(disk, segment, segment.offset_index.lookup(start)[1])
+        position = await when_cached(
+            disk, partial(_position_before, segment, timestamp_ms, start_offset)
+        )
+        scanning = _scan_from(disk, segment, position)
         while (block := await scanning.next_block()) is not None:
             for at, header in block.batches:
                 if header.base_offset >= end_offset:
@@ -111,6 +114,12 @@ async def _largest_of(
                 epoch = Epoch(header.partition_leader_epoch)
                 best = TimestampedOffset(record.offset, record.timestamp_ms, epoch)
     return best if best is not None and best.timestamp_ms > NO_TIMESTAMP else None
+
+
+def _position_before(segment: Segment, timestamp_ms: int, start_offset: Offset) -> int:
+    """Return a place at or before the first batch that has the timestamp, by both indexes."""
+    start = max(segment.time_index.lookup(timestamp_ms)[1], start_offset)
+    return segment.offset_index.lookup(start)[1]
 
 
 def _scan_from(disk: Disk, segment: Segment, position: int) -> BatchScan:

@@ -52,8 +52,11 @@ class TransactionIndex(EntryFile):
 
     def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
         """Add what meets `[offset, end_offset)`; return whether later segments can hold more."""
-        for index in range(self.count):
-            aborted = self.entry_at(index)
+        if not self.count:
+            return False
+        for _, *fields in _ENTRY.iter_unpack(self.entry(0, self.count * self.entry_bytes)):
+            producer_id, first, last, stable = fields
+            aborted = AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
             if aborted.last_offset >= offset and aborted.first_offset < end_offset:
                 into.append(aborted)
             if aborted.last_stable_offset >= end_offset:

@@ -304,7 +304,7 @@ class GroupCoordinator:
         replay = LogReplay(log, led.shard, self._errors)
         try:
             while not replay.is_done:
-                replay.replay_part()
+                await replay.replay_part()
                 await trio.lowlevel.checkpoint()
                 if not self._is_current(led):
                     return

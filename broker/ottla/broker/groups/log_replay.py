@@ -40,11 +40,11 @@ class LogReplay:
         """Whether the log's end is reached."""
         return self._offset >= self._end_offset
 
-    def replay_part(self) -> None:
+    async def replay_part(self) -> None:
         """Replay the next part.  Raises OSError or RefusedError if the disk does not answer."""
         begins_at = self._offset
         try:
-            self._replay_from(begins_at)
+            await self._replay_from(begins_at)
         except CorruptDataError as error:
             if self._offset > begins_at:
                 return  # the next part begins with what could not be read
@@ -56,17 +56,13 @@ class LogReplay:
         else:
             self._jump = 1
 
-    def _replay_from(self, begins_at: Offset) -> None:
-        part = self._log.read(
-            begins_at, bytes_max=LOAD_BYTES, end_offset=self._end_offset, at_least_one=True
-        ).slice
-        if part is None:
+    async def _replay_from(self, begins_at: Offset) -> None:
+        data = await self._log.read_bytes(
+            begins_at, bytes_max=LOAD_BYTES, end_offset=self._end_offset
+        )
+        if not data:
             self._offset = self._end_offset
             return
-        try:
-            data = part.read()
-        except OSError as error:
-            self._log.refuse_slice(error)
         for at, header in batches(data, is_partial_end_allowed=True):
             if not check_crc(data, at, header) or header.end_offset <= self._offset:
                 # Where it ends is not to be believed either: the next one says where it begins.
@@ -78,7 +74,7 @@ class LogReplay:
         if self._offset <= begins_at:
             raise CorruptDataError(f"no batch at offset {begins_at}")
 
-    def _replay_batch(self, data: bytes, at: int, header: BatchHeader) -> None:
+    def _replay_batch(self, data: bytes | bytearray, at: int, header: BatchHeader) -> None:
         try:
             records = list(scan(data, at, header))
         except CorruptDataError as error:

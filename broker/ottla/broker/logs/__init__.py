@@ -5,6 +5,8 @@ produce.py                 Produce
 fetch.py                   Fetch
 waiting_fetch.py           a fetch that waits for enough to answer
 fetch_read.py              what a fetch asks for, and one partition of it read
+cold_reads.py             what fetches have brought into memory
+read_ahead_driver.py       brings it in, on the workers of the directories
 fetch_session.py           fetch sessions (KIP-227)
 list_offsets.py            ListOffsets
 leader_epochs.py           OffsetForLeaderEpoch

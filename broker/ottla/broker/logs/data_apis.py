@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.delete_records import DeleteRecordsApi
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
@@ -42,6 +43,7 @@ class DataApis:
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
         allocate_producer_ids: Callable[[], Awaitable[Block]],
+        bring_in: BringIn,
         traffic: BrokerTraffic,
         times: RequestTimes,
     ) -> None:
@@ -57,6 +59,7 @@ class DataApis:
             purgatory=purgatory,
             sessions=sessions,
             fetch_bytes_max=fetch_bytes_max,
+            bring_in=bring_in,
             times=times,
         )
         self.list_offsets = ListOffsetsApi(table=table)

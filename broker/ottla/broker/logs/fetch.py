@@ -10,6 +10,7 @@ high watermark; reading moves nothing.
 from collections.abc import Iterable
 from functools import partial
 
+from ottla.broker.logs.cold_reads import BringIn, ColdReads
 from ottla.broker.logs.fetch_read import (
     PATIENT,
     FetchLimits,
@@ -22,6 +23,7 @@ from ottla.broker.logs.fetch_read import (
     read_partition,
     refused,
     targets_of,
+    unread,
 )
 from ottla.broker.logs.fetch_session import (
     FINAL_EPOCH,
@@ -40,6 +42,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
+from ottla.storage.disk_seam import NotCachedError
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
@@ -48,6 +51,10 @@ from ottla.wire.messages.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
+
+DISK_WAIT_MS = 1_000
+"""How long a fetch at least waits for a disk before it is answered without records.  Less answers
+clients of a slow disk in vain, more lets a client without patience wait for one that hangs."""
 
 
 class Fetch:
@@ -84,6 +91,8 @@ class Fetch:
 
     def is_enough(self, reading: Reading) -> bool:
         """Return whether the answer should leave now."""
+        if reading.waits_for_disk:
+            return False
         return (
             reading.byte_count >= self.limits.bytes_min
             or reading.is_urgent
@@ -129,6 +138,16 @@ class Fetch:
                 )
                 reading.readable_count += 1
                 reading.is_urgent |= data.diverging_epoch.epoch >= 0
+            except NotCachedError as missing:
+                assert partition is not None
+                if api.cold_reads.bring_in(partition, missing):
+                    self.read_some(reading, (target,))
+                    left = limits.bytes_max - reading.byte_count
+                    is_first = not reading.byte_count
+                    continue
+                data = unread(partition, target)
+                reading.readable_count += 1
+                reading.is_cold = True
             except RefusedError as error:
                 data = refused(target, error.code)
                 reading.is_urgent |= error.code not in PATIENT
@@ -258,9 +277,11 @@ class FetchApi:
         purgatory: Purgatory,
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
+        bring_in: BringIn,
         times: RequestTimes | None = None,
     ) -> None:
         self.table = table
+        self.cold_reads = ColdReads(bring_in, purgatory.wake)
         self.one_event = purgatory.one_event
         self._purgatory = purgatory
         self._sessions = sessions
@@ -282,14 +303,18 @@ class FetchApi:
             return FetchResponse(error_code=error.code)
         reading = fetch.read()
         fetch.note_positions(reading)
-        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+        if fetch.is_enough(reading) or _is_impatient(request, reading):
             return fetch.answer(reading)
         self._park(request, fetch, reading)
         return None
 
     def _park(self, request: FetchRequest, fetch: Fetch, reading: Reading) -> None:
         entry, context = waiting(fetch, reading), fetch.context
-        self._purgatory.watch(entry.keys, entry, context.arrived_ms + request.max_wait_ms)
+        wait_ms = request.max_wait_ms
+        if reading.waits_for_disk and wait_ms < DISK_WAIT_MS:
+            wait_ms = DISK_WAIT_MS
+            entry.waits_for_disk = True
+        self._purgatory.watch(entry.keys, entry, context.arrived_ms + wait_ms)
         context.slot.on_abandoned = lambda: self._purgatory.cancel(entry)
 
     def handle_large(self, context: RequestContext, request: FetchRequest) -> Answer:
@@ -308,7 +333,7 @@ class FetchApi:
         except RefusedError as error:
             return FetchResponse(error_code=error.code)
         reading = yield from fetch.read_in_steps()
-        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+        if fetch.is_enough(reading) or _is_impatient(request, reading):
             return (yield from fetch.answered_in_steps(reading))
         self._park(request, fetch, reading)
         return None
@@ -457,6 +482,11 @@ class FetchApi:
                 )
             ]
         return response
+
+
+def _is_impatient(request: FetchRequest, reading: Reading) -> bool:
+    """Return whether the client wants what there is, and the disk is not what it waits for."""
+    return request.max_wait_ms <= 0 and not reading.waits_for_disk
 
 
 def _targets_in_steps(

@@ -7,7 +7,6 @@ given records that do not follow on its own.
 """
 
 from collections.abc import Hashable, Iterator
-from struct import Struct
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -18,7 +17,6 @@ from ottla.model.ids import NO_EPOCH, Epoch, Offset
 from ottla.storage.log import Log
 from ottla.storage.slice import FileSlice
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
-from ottla.wire.batch import LENGTH_END
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
 from ottla.wire.messages.fetch_response import (
     AbortedTransaction,
@@ -46,9 +44,6 @@ would else poll without pause."""
 
 TargetKey = tuple[str | UUID, int]
 """A partition as the client names it: by topic name, or by topic id from Fetch 13 on."""
-
-_LENGTH_AT = 8
-_length = Struct(">i").unpack
 
 
 class FetchTarget:
@@ -166,7 +161,7 @@ def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[TargetKey, F
 class Reading:
     """What one pass over a fetch's partitions found, in their order."""
 
-    __slots__ = ("byte_count", "is_urgent", "readable_count", "results")
+    __slots__ = ("byte_count", "is_cold", "is_urgent", "readable_count", "results")
 
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData]] = []
@@ -174,6 +169,13 @@ class Reading:
         self.is_urgent = False
         """Whether a partition has something the asker must hear now (an error, a divergence)."""
         self.readable_count = 0
+        self.is_cold = False
+        """Whether records of a partition are on their way into memory."""
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether the asker would hear nothing, for want of what is brought in now."""
+        return self.is_cold and not (self.byte_count or self.is_urgent)
 
     def refuse(self, at: int, code: ErrorCode) -> None:
         """Replace what was read of one partition by a refusal."""
@@ -201,7 +203,8 @@ def read_partition(
     """Return what the asker gets of one partition; refuse with Kafka's code.
 
     `is_first` says that no partition of the answer has records yet: then the first batch is given
-    whole, however large, so that a client always gets on.
+    whole, however large, so that a client always gets on.  Raises NotCachedError if what it takes
+    is not in memory.
     """
     log = partition.leader_log(target.current_leader_epoch)
     offset = Offset(target.fetch_offset)
@@ -219,14 +222,16 @@ def read_partition(
         if not log.log_start_offset <= offset <= log.end_offset:
             raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
-    records = log.read(offset, bytes_max=bytes_max, end_offset=bound, at_least_one=is_first).slice
-    if records is None or (not is_first and _is_first_batch_cut(log, records)):
+    read = log.read(offset, bytes_max=bytes_max, end_offset=bound, at_least_one=is_first)
+    records = read.slice
+    if records is None or (not is_first and len(records) < read.first_batch_bytes):
+        # Not even one whole batch fits: a client could do nothing with it.
         return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
     data = _data(target, log, records, NO_DIVERGENCE)
     if limits.is_read_committed:
         data.aborted_transactions = [
             AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-            for producer_id, first_offset in log.aborted_transactions(offset, bound)
+            for producer_id, first_offset in log.aborted_transactions(offset, read.end_offset)
         ]
     return data
 
@@ -242,6 +247,13 @@ def leaves_something(target: FetchTarget, data: PartitionData, limits: FetchLimi
         return log is None or target.fetch_offset < log.end_offset
     bound = data.last_stable_offset if limits.is_read_committed else data.high_watermark
     return target.fetch_offset < bound
+
+
+def unread(partition: Partition, target: FetchTarget) -> PartitionData:
+    """Return the answer for a partition whose records are not in memory yet."""
+    log = partition.log
+    assert log is not None
+    return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
 
 
 def refused(target: FetchTarget, code: ErrorCode) -> PartitionData:
@@ -284,14 +296,3 @@ def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None
     if ours.epoch < epoch or ours.offset < offset:
         return EpochEndOffset(epoch=ours.epoch, end_offset=ours.offset)
     return None
-
-
-def _is_first_batch_cut(log: Log, records: FileSlice) -> bool:
-    """Return whether not even one whole batch fits: a client could do nothing with it."""
-    if len(records) < LENGTH_END:
-        return True
-    try:
-        (batch_length,) = _length(records.file.pread(records.position + _LENGTH_AT, 4))
-    except OSError as error:
-        log.refuse_slice(error)
-    return bool(LENGTH_END + batch_length > len(records))

@@ -24,12 +24,14 @@ def waiting(fetch: "Fetch", reading: Reading) -> "WaitingFetch":
 class WaitingFetch(WaitingEntry):
     """A fetch that waits, and reads all that may have news whenever it is woken."""
 
-    __slots__ = ("_fetch",)
+    __slots__ = ("_fetch", "waits_for_disk")
     kind = "Fetch"
 
     def __init__(self, fetch: "Fetch") -> None:
         super().__init__()
         self._fetch = fetch
+        self.waits_for_disk = False
+        """Whether it waits longer than its client asked, for a disk."""
 
     @property
     def keys(self) -> Collection[object]:
@@ -46,7 +48,8 @@ class WaitingFetch(WaitingEntry):
     def try_complete(self) -> bool:
         """Answer if there is enough by now."""
         reading = self._read()
-        if not self._fetch.is_enough(reading):
+        is_here = self.waits_for_disk and not reading.waits_for_disk
+        if not is_here and not self._fetch.is_enough(reading):
             return False
         self._answer(reading)
         return True

@@ -125,7 +125,7 @@ class Output:
         self._sent_of_first = 0
 
     def next_bytes(
-        self, read: Callable[[FileSlice], bytes | None]
+        self, read: Callable[[FileSlice], bytes | bytearray | None]
     ) -> list[bytes | bytearray | memoryview]:
         """Return the byte chunks that go out next; empty when a file slice (or nothing) does.
 

@@ -14,7 +14,7 @@ from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.listener import Transform
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import KIB, MIB
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk_seam import Disk, NotCachedError
 from ottla.storage.slice import FileSlice, SliceError
 
 READ_BUFFER_BYTES = 256 * KIB
@@ -170,10 +170,11 @@ class Channel(HostedChannel):
         more = socket.MSG_MORE if sum(map(len, pieces)) < byte_count else 0
         return self.sock.sendmsg(pieces, (), more)
 
-    def _read_if_cached(self, piece: FileSlice) -> bytes | None:
-        if not self._disk.is_cached(piece.file, piece.position, piece.length):
+    def _read_if_cached(self, piece: FileSlice) -> bytes | bytearray | None:
+        try:
+            return piece.read_cached()
+        except NotCachedError:
             return None
-        return piece.read()
 
     def _send_slice(self, size_max: int) -> int:
         piece, sent_before = self.connection.output.next_slice()
@@ -234,10 +235,11 @@ class Channel(HostedChannel):
             piece, sent_before = output.next_slice()
             position = piece.position + sent_before
             size = min(piece.length - sent_before, READ_BUFFER_BYTES)
-            if not self._disk.is_cached(piece.file, position, size):
+            try:
+                plain = bytes(piece.file.read_cached(position, size))
+            except NotCachedError:
                 self._read_ahead(self, piece, position, size)
                 return b""
-            plain = piece.file.pread(position, size)
             if len(plain) < size:
                 raise CorruptDataError(f"{piece.file.path} ends within {piece!r}")
         self.connection.on_sent(len(plain), now_ms)

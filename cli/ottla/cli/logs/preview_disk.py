@@ -138,6 +138,10 @@ class _File:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         return self._node.read(position, size)
 
+    def read_cached(self, position: int, size: int) -> bytes:
+        """Do what `pread` does: a reader may wait here."""
+        return self.pread(position, size)
+
     def set_size(self, size: int) -> None:
         """Cut the file, or extend it by a hole."""
         self._node.set_size(size)

@@ -29,7 +29,7 @@ from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart, run_through
 from ottla.broker.replicas.partition import Partition
 from ottla.controller.rehearsal import CountingRng, Rehearsal
-from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.disk import SimulatedDisk, brought_in
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.rng import SeededRng
 from ottla.jepsen.world.walk.now import AtOnceWork
@@ -259,7 +259,10 @@ class MemoryChannel(HostedChannel):
         output = self.connection.output
         for chunk in output.chunks:
             assert isinstance(chunk, FileSlice | bytes | bytearray | memoryview)
-            self.sent += chunk.read() if isinstance(chunk, FileSlice) else chunk
+            if isinstance(chunk, FileSlice):
+                brought_in(chunk, None)
+                chunk = chunk.read()
+            self.sent += chunk
         self.connection.on_sent(output.byte_count, now_ms)
 
     def hang_up(self) -> None:
@@ -291,6 +294,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
             on_isr_due=lambda partition: None,
             on_placed=lambda key, directory: None,
             on_led=lambda partition: None,
+            bring_in=brought_in,
         )
         self.core.open_replicas(ports, _block)
         image = cluster().image

@@ -18,7 +18,7 @@ invariants/          what must hold, one domain a file
 bugs/                the bug bank: mutants that the engines must find
 rng.py               chance from a seed
 disk.py              a disk in memory that forgets, tears and fails on demand
-inode.py             a file of it: as processes see it, and as the device holds it
+inode.py             a file of it: as processes see it, as the device holds it, what is in memory
 simulated_file.py    a handle on one, whose descriptor may be given back
 disk_faults.py       what goes wrong with it: calls that fail, directories that hang or are gone
 disk_conformance.py  what every Disk promises; the real one passes too

@@ -18,6 +18,7 @@ from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
 from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
 from ottla.storage.disk_seam import DirectorySurvey, DiskFile, Space
+from ottla.storage.slice import FileSlice
 
 Pause = Callable[[], Awaitable[None]]
 """Runs before each awaitable operation takes effect: where the world lets others go first."""
@@ -91,6 +92,13 @@ class SimulatedDisk:
         )
         self.faults.add(fault)
         return fault
+
+    def evict(self, path_part: str = "") -> None:
+        """Take from memory what is flushed of the files whose path holds `path_part`."""
+        for path in self.files_in("/"):
+            node = self._node(path)
+            if path_part in path and isinstance(node, Inode) and not node.pending:
+                node.evict()
 
     def heal(self) -> None:
         """Take all faults back."""
@@ -186,15 +194,18 @@ class SimulatedDisk:
             parent.change({name: None})
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the file is open, and was read or written since the last crash."""
+        """Return whether the file is open, and the first and the last byte are in memory."""
         simulated = _simulated(file)
-        return simulated.is_open and simulated.inode.is_cached
+        inode, last = simulated.inode, position + max(0, size - 1)
+        return simulated.is_open and not (inode.is_cold(position, 1) or inode.is_cold(last, 1))
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Bring the file into the cache."""
+        """Open the file and bring a range into memory."""
         await self._wait(file.path)
+        simulated = _simulated(file)
+        simulated.check_usable()
+        simulated.inode.bring_in(position, size)
         file.pread(position, size)
-        _simulated(file).inode.is_cached = True
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
         """Do what `pread` does."""
@@ -455,7 +466,7 @@ class SimulatedDisk:
     def _write_part(self, inode: Inode, position: int, data: bytes) -> None:
         if data:
             inode.change(Write(position, data))
-            inode.is_cached = True
+            inode.bring_in(position, len(data))
             if self.wall_ms is not None:
                 inode.modified_ms = self.wall_ms()
 
@@ -476,7 +487,7 @@ class SimulatedDisk:
         inode.pending.clear()
         inode.content = Bytes(inode.durable.data, inode.durable.size)
         inode.allocated_bytes = min(inode.allocated_bytes, inode.content.size)
-        inode.is_cached = False
+        inode.evict()
         inode.has_failed_fsync = False
 
     def _directories(self, directory: _Directory) -> Iterator[_Directory]:
@@ -533,6 +544,12 @@ def _nodes_of(directory: _Directory) -> list[_Node]:
 def _names(path: str) -> list[str]:
     assert path.startswith("/"), path
     return [name for name in path.split("/") if name]
+
+
+def brought_in(piece: FileSlice, _done: object) -> bool:
+    """Bring a range into memory at once, for a walk; return that it is here."""
+    _simulated(piece.file).bring_in(piece.position, piece.length)
+    return True
 
 
 def _simulated(file: DiskFile) -> SimulatedFile:

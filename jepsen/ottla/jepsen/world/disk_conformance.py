@@ -210,6 +210,9 @@ async def what_was_read_ahead_is_cached(disk: Disk, root: str) -> None:
     await disk.fsync(file)
     await disk.read_ahead(file, 0, 1 << 16)
     assert disk.is_cached(file, 0, 1 << 16)
+    assert file.read_cached(0, 1 << 16) == bytes(1 << 16)
+    assert file.read_cached((1 << 16) - 4, 8) == bytes(4)
+    assert file.read_cached(1 << 16, 8) == b""
     file.close()
 
 

@@ -1,8 +1,15 @@
-"""A file of the world's disk: as processes see it, and as the device holds it."""
+"""A file of the world's disk: what processes see, what the device holds, what lies in memory."""
 
 from dataclasses import dataclass
 
 from ottla.model.limits import INT64_MAX
+
+PAGE_BYTES = 4096
+"""What memory holds of a file, or does not, as one."""
+
+
+class ColdReadError(AssertionError):
+    """A read that would have held the loop until the disk answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +58,11 @@ class Inode:
 
     __slots__ = (
         "allocated_bytes",
+        "cold_pages",
         "content",
         "durable",
         "flushed_count",
         "has_failed_fsync",
-        "is_cached",
         "modified_ms",
         "pending",
     )
@@ -68,9 +75,25 @@ class Inode:
         self.pending: list[Write | Resize] = []
         self.flushed_count = 0
         """Changes that are durable, so that overlapping fsyncs know which one took what."""
-        self.is_cached = True
+        self.cold_pages: set[int] = set()
+        """Numbers of the pages that are not in memory."""
         self.modified_ms = INT64_MAX
         self.has_failed_fsync = False
+
+    def evict(self) -> None:
+        """Take all pages from memory."""
+        self.cold_pages = set(_pages(0, len(self.content.data)))
+
+    def bring_in(self, position: int, size: int) -> None:
+        """Take the pages of a range into memory."""
+        if self.cold_pages:
+            self.cold_pages.difference_update(_pages(position, size))
+
+    def is_cold(self, position: int, size: int) -> bool:
+        """Return whether some page of a range is not in memory."""
+        return bool(self.cold_pages) and not self.cold_pages.isdisjoint(
+            _pages(position, min(size, self.content.size - position))
+        )
 
     def change(self, operation: Write | Resize) -> None:
         """Do what was asked; it is durable only after `flush`."""
@@ -88,3 +111,7 @@ class Inode:
             self.durable.apply(operation)
         del self.pending[:count]
         self.flushed_count += count
+
+
+def _pages(position: int, size: int) -> range:
+    return range(position // PAGE_BYTES, -(-(position + size) // PAGE_BYTES))

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ottla.jepsen.world.disk_faults import DiskOperation
-from ottla.jepsen.world.inode import Inode, Resize
+from ottla.jepsen.world.inode import ColdReadError, Inode, Resize
 from ottla.storage.descriptor_cache import CLEAN, NEW_DIRT, DescriptorCache
 from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk_seam import Chunk
+from ottla.storage.disk_seam import Chunk, NotCachedError
 from ottla.storage.file_places import FilePlaces, Folder, place_of
 
 
@@ -130,11 +130,25 @@ class SimulatedFile:
         self._disk.write(self, position, data)
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`."""
+        """Return up to `size` bytes from `position`, which must be in memory."""
         self.check_usable()
         self.was_used = True
         self._disk.strike(DiskOperation.READ, self._path)
+        if self.inode.is_cold(position, size):
+            raise ColdReadError(f"{self._path}: {size} bytes at {position} are not in memory")
         return self.inode.content.read(position, size)
+
+    def read_cached(self, position: int, size: int) -> bytes:
+        """Do what `pread` does.  Raises NotCachedError if that would wait for the disk."""
+        self.check_valid()
+        if not self.is_open or self.inode.is_cold(position, size):
+            raise NotCachedError(self, position, size)
+        return self.pread(position, size)
+
+    def bring_in(self, position: int, size: int) -> None:
+        """Take a range into memory, for a judge."""
+        self.keep_open()
+        self.inode.bring_in(position, size)
 
     def set_size(self, size: int) -> None:
         """Cut the file, or extend it by a hole."""
@@ -162,7 +176,7 @@ class SimulatedFile:
         if not self._pin_count:
             if self._is_closed:
                 self._forget()
-            else:
+            elif self.is_set_apart:
                 self._files.descriptors.settle(self)
 
     def expect_rewrite(self) -> None:
@@ -193,15 +207,19 @@ class SimulatedFile:
             self.is_open = True
             self._files.descriptors.add(self)
 
+    def check_valid(self) -> None:
+        """Raise OSError if the handle is closed or from before a crash."""
+        if self._life != self._disk.life:
+            raise OSError(errno.EIO, "the node crashed since this file was opened", self._path)
+        if self._is_closed and self._pin_count == 0:
+            raise OSError(errno.EBADF, "the file is closed", self._path)
+
     def check_usable(self) -> None:
         """Open the file if its descriptor was given back.
 
         Raises OSError if the handle is closed or from before a crash, or the file cannot be opened.
         """
-        if self._life != self._disk.life:
-            raise OSError(errno.EIO, "the node crashed since this file was opened", self._path)
-        if self._is_closed and self._pin_count == 0:
-            raise OSError(errno.EBADF, "the file is closed", self._path)
+        self.check_valid()
         if self.is_open:
             return
         place = place_of(self)

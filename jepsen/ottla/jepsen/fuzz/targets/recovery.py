@@ -137,10 +137,9 @@ async def _use(log: Log, *, is_whole: bool) -> None:
 def _read_all(log: Log, *, is_whole: bool) -> None:
     at = log.log_start_offset
     while at < log.end_offset:
-        found = log.read(at, bytes_max=KIB, end_offset=log.end_offset, at_least_one=True).slice
-        if found is None:
+        data = run_now(log.read_bytes(at, bytes_max=KIB, end_offset=log.end_offset))
+        if not data:
             break
-        data = found.read()
         before = at
         for _, header in batches(data, is_partial_end_allowed=True):
             at = header.end_offset

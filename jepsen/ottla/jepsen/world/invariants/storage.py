@@ -5,16 +5,24 @@ NothingInvented (see `what_was_kept`), OffsetsMonotone, IndexPointsToItsOffset, 
 EpochCacheMatchesBatches, DuplicateIsSeen, AbortedAreListed, StartOffsetNeverGoesBack.
 """
 
+from functools import partial
 from typing import Any
 
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.log_model import LogModel, ModelBatch
 from ottla.model.ids import Offset
 from ottla.storage.log import Log
+from ottla.storage.log_reads import LogRead
 from ottla.storage.segment import Segment
+from ottla.storage.slice import FileSlice
+from ottla.storage.workbench import bytes_of, waited_for
 from ottla.wire.batch import BatchHeader, batches
 
 READ_BYTES = 1 << 20
+
+
+def _read(log: Log, offset: Offset) -> LogRead:
+    return log.read(offset, bytes_max=READ_BYTES, end_offset=log.end_offset, at_least_one=True)
 
 
 def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes]]:
@@ -26,10 +34,10 @@ def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes
     found: list[tuple[BatchHeader, bytes]] = []
     offset = log.log_start_offset
     while offset < log.end_offset:
-        read = log.read(offset, bytes_max=READ_BYTES, end_offset=log.end_offset, at_least_one=True)
+        read = waited_for(partial(_read, log, offset))
         if read.slice is None:
             raise Violation("OffsetsMonotone", f"nothing is read at {offset} of {log.end_offset}")
-        data = read.slice.read()
+        data = bytes_of(read.slice)
         for at, header in batches(data):
             is_hole = header.base_offset > max(offset, holes_below)
             if is_hole or header.end_offset <= offset:
@@ -121,12 +129,12 @@ def check_whole(log: Log, model: LogModel) -> None:
 
 def _check_segment(segment: Segment, model: LogModel) -> None:
     """Hold both indexes of a segment against its batches."""
-    data = segment.file.pread(0, segment.size_bytes)
+    data = bytes_of(FileSlice(segment.file, 0, segment.size_bytes))
     places = dict(batches(data))
     index = segment.offset_index
     before = (-1, -1)
     for number in range(index.count):
-        offset, position = entry = index.entry_at(number)
+        offset, position = entry = waited_for(partial(index.entry_at, number))
         header = places.get(position)
         if offset <= before[0] or position <= before[1] or header is None:
             detail = f"{entry} after {before} in segment {segment.base_offset}"
@@ -139,7 +147,7 @@ def _check_segment(segment: Segment, model: LogModel) -> None:
     times = segment.time_index
     before = (-1, -1)
     for number in range(times.count):
-        timestamp_ms, offset = entry = times.entry_at(number)
+        timestamp_ms, offset = entry = waited_for(partial(times.entry_at, number))
         if timestamp_ms <= before[0] or offset <= before[1] or newest_ms.get(offset) != entry[0]:
             detail = f"{entry} after {before} in segment {segment.base_offset}"
             raise Violation("TimeIndexMonotone", detail)
@@ -196,7 +204,7 @@ def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> No
         for each in model.aborted
         if each.last_offset >= offset and log.log_start_offset <= each.first_offset < end_offset
     }
-    listed = log.aborted_transactions(Offset(offset), Offset(end_offset))
+    listed = waited_for(lambda: log.aborted_transactions(Offset(offset), Offset(end_offset)))
     cut_off = {
         each.producer_id for each in model.aborted if each.first_offset < log.log_start_offset
     }

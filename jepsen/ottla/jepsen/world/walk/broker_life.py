@@ -26,6 +26,7 @@ from ottla.broker.replicas.follower_fetch import (
 from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import ReplicaDirectory
+from ottla.jepsen.world.disk import brought_in
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.walk.disk_store import DiskStore
 from ottla.jepsen.world.walk.now import AtOnceWork
@@ -148,6 +149,7 @@ class BrokerLife:
             on_isr_due=self.keeper.note,
             on_placed=lambda key, directory: None,
             on_led=lambda partition: None,
+            bring_in=brought_in,
         )
         self.core.open_replicas(ports, unused)
         self.replicas = self.core.replicas

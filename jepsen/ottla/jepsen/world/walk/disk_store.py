@@ -15,6 +15,7 @@ from ottla.model.run_now import run_now
 from ottla.model.seams import Rng
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.workbench import bytes_of, waited_for
 
 ROOT = "/data"
 READ_BYTES_MAX = 1 << 20
@@ -62,14 +63,16 @@ class DiskHeld:
         if not self._records:
             self._records = [NO_RECORD] * log.log_start_offset
         if len(self._records) < log.end_offset:
-            found = log.read(
-                Offset(len(self._records)),
-                bytes_max=READ_BYTES_MAX,
-                end_offset=log.end_offset,
-                at_least_one=True,
+            found = waited_for(
+                lambda: log.read(
+                    Offset(len(self._records)),
+                    bytes_max=READ_BYTES_MAX,
+                    end_offset=log.end_offset,
+                    at_least_one=True,
+                )
             )
             assert found.slice is not None
-            self._records += [record for _, record in records_in(found.slice.read())]
+            self._records += [record for _, record in records_in(bytes_of(found.slice))]
         return self._records
 
     @property

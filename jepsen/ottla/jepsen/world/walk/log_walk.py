@@ -23,6 +23,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.log import Log
+from ottla.storage.workbench import bytes_of
 
 FAULTS = (
     (DiskOperation.WRITE, errno.EIO),
@@ -363,9 +364,14 @@ class WalkedLog(LogLife):
         span = log.end_offset - log.log_start_offset
         offset = Offset(log.log_start_offset + draw(span + 1))
         bound = Offset(offset + draw(log.end_offset - offset + 1))
-        read = log.read(offset, bytes_max=draw(300), end_offset=bound, at_least_one=True)
+        bytes_max = draw(300)
+        if bytes_max % 4 == 0:
+            self.disk.evict()
+        read = run_through(
+            log.read_cold(offset, bytes_max=bytes_max, end_offset=bound, at_least_one=True)
+        )
         due = [each.raw for each in model.since(offset) if each.end_offset <= bound]
-        data = b"" if read.slice is None else read.slice.read()
+        data = b"" if read.slice is None else bytes_of(read.slice)
         if not b"".join(due).startswith(data) and not (due and data == due[0]):
             raise Violation("ReadsAsWritten", f"from {offset} below {bound}: {len(data)} bytes")
         if due and not data:

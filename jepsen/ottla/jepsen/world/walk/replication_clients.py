@@ -10,6 +10,7 @@ from ottla.jepsen.world.walk.replication_cluster import TOPIC
 from ottla.jepsen.world.walk.replication_talk import TalkingCluster, ToClient
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
+from ottla.storage.workbench import bytes_of
 from ottla.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -309,6 +310,6 @@ class Clients:
                 for data in topic.partitions:
                     records: Any = data.records
                     if records:
-                        self._cluster.judge.check_read(index, records_in(records.read()))
+                        self._cluster.judge.check_read(index, records_in(bytes_of(records)))
 
         life.fetch(request, self._cluster.now_ms, answer)

@@ -18,6 +18,7 @@ from ottla.jepsen.world.walk.broker_life import BrokerLife, WalkedFetcher
 from ottla.jepsen.world.walk.replication_cluster import TOPIC, ClusterShape, ReplicationCluster
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.proto import controller_pb2 as pb
+from ottla.storage.workbench import bytes_of
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 
@@ -161,7 +162,7 @@ class TalkingCluster(ReplicationCluster):
                 for data in topic.partitions:
                     records: Any = data.records
                     if records:
-                        data.records = memoryview(records.read())
+                        data.records = memoryview(bytes_of(records))
             if has_waited:
                 self.rare.sometimes("a fetch waits and is answered by an append")
             self.send(FetchTold(asked, response))

@@ -22,7 +22,7 @@ from ottla.jepsen.world.whole.streams import BACKLOG_BYTES_MAX, Ports, Stream
 from ottla.model.limits import INT32_MAX, KIB
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
-from ottla.storage.slice import FileSlice
+from ottla.storage.workbench import bytes_of
 
 READ_BYTES = 256 * KIB
 """What one turn takes from a stream."""
@@ -65,12 +65,12 @@ class _Channel(HostedChannel):
             if self.stream.backlog_bytes >= BACKLOG_BYTES_MAX:
                 self.connection.on_stalled()
                 return
-            pieces = output.next_bytes(_read)
+            pieces = output.next_bytes(bytes_of)
             if pieces:
                 data = b"".join(pieces)
             else:
                 piece, sent_before = output.next_slice()
-                data = piece.read()[sent_before:]
+                data = bytes_of(piece)[sent_before:]
             self.stream.send_now(data)
             self.connection.on_sent(len(data), now_ms)
 
@@ -235,7 +235,3 @@ def server_opener(ports: Ports) -> OpenServer:
                 server.close()
 
     return open_machine_server
-
-
-def _read(piece: FileSlice) -> bytes:
-    return piece.read()
