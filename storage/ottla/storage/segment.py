@@ -62,6 +62,8 @@ COLD_BLOCK_BYTES = 1 << 20
 """Bytes brought in at once where a walk or read meets what is not cached.  Less waits for the disk
 more often, more delays the first answer and reads what may not be asked for."""
 
+assert COLD_BLOCK_BYTES >= WALK_BLOCK_BYTES, "else a walk never finds what it had brought in"
+
 HOT_BLOCK_COUNT_MAX = 64
 """Blocks that a walk over a segment's headers looks at before others have their turn.  Fewer pays
 the worker's hand-over more often, more holds the loop for longer."""

@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.logs import cold_reads
 from ottla.broker.logs.cold_reads import RANGES_PER_PARTITION_MAX
 from ottla.broker.logs.fetch import DISK_WAIT_MS
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
+from ottla.storage import segment
 from ottla.storage.disk_seam import NotCachedError
 from ottla.storage.segment import RECENT_BATCH_COUNT_MAX
+from ottla.wire.batch import batches
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
 
@@ -62,6 +65,10 @@ def ask(world: World, *asked: tuple[str, int], wait_ms: int = 500, bytes_min: in
 def parts(call: Any) -> list[PartitionData]:
     response: FetchResponse = call.response(FetchResponse)
     return [part for topic in response.responses for part in topic.partitions]
+
+
+def whole_batches(records: Any) -> Any:
+    return batches(records, is_partial_end_allowed=True)
 
 
 async def bring_in(world: World) -> None:
@@ -141,10 +148,10 @@ async def test_a_range_that_many_ask_for_is_brought_in_once(cold: World) -> None
 
 async def test_a_partition_has_a_few_ranges_brought_in_at_once(cold: World) -> None:
     partition = cold.table.find("cold", 0)
-    cold_reads, segment = cold.fetch_api.cold_reads, partition.log._segments[0]
+    reads, file = cold.fetch_api.cold_reads, partition.log._segments[0].file
     for position in range(3 * RANGES_PER_PARTITION_MAX):
-        assert not cold_reads.bring_in(partition, NotCachedError(segment.file, position, 1))
-    assert cold_reads.range_count == len(cold.ranges_due) == RANGES_PER_PARTITION_MAX
+        assert not reads.bring_in(partition, NotCachedError(file, position, 1))
+    assert reads.range_count == len(cold.ranges_due) == RANGES_PER_PARTITION_MAX
 
 
 async def test_a_disk_that_fails_is_told_of_by_the_fetch_that_waits_for_it(cold: World) -> None:
@@ -161,3 +168,43 @@ async def test_a_log_that_was_cut_meanwhile_is_read_as_it_is_then(cold: World) -
     await settle(cold)
     (part,) = parts(call)
     assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_who_reads_a_cold_log_in_order_waits_but_once(
+    cold: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cold_reads, "AHEAD_BYTES", 8_192)
+    monkeypatch.setattr(segment, "COLD_BLOCK_BYTES", segment.WALK_BLOCK_BYTES)
+    offset, waited = 0, []
+    for _ in range(12):
+        call = ask(cold, ("cold", offset))
+        if not call.is_completed:
+            waited.append(offset)
+        await settle(cold)
+        (part,) = parts(call)
+        offset = max(header.end_offset for _, header in whole_batches(part.records))
+    assert waited == [0]
+    assert offset < COUNT - RECENT_BATCH_COUNT_MAX
+
+
+async def test_one_random_read_brings_in_little_ahead_of_it(cold: World) -> None:
+    call = ask(cold, ("cold", 3))
+    await settle(cold)
+    parts(call)
+    readers = cold.fetch_api.cold_reads.readers
+    assert all(
+        reader.ahead_to <= reader.position + (1 << 20) + cold_reads.AHEAD_BYTES
+        for each in readers.values()
+        for reader in each
+    )
+
+
+async def test_readers_that_are_followed_are_bounded(cold: World) -> None:
+    partition = cold.table.find("cold", 0)
+    reads, file = cold.fetch_api.cold_reads, partition.log._segments[0].file
+    for position in range(0, 100 * cold_reads.READERS_PER_FILE_MAX, 100):
+        reads.bring_in(partition, NotCachedError(file, position, 1))
+        cold.ranges_due.pop()[1](None)
+    assert len(reads.readers[file.path]) == cold_reads.READERS_PER_FILE_MAX
+    newest = max(reader.position for reader in reads.readers[file.path])
+    assert newest == 100 * cold_reads.READERS_PER_FILE_MAX - 100

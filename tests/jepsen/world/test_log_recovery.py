@@ -7,6 +7,7 @@ below what was flushed, and never changes a record.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -21,6 +22,8 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_reads import LogRead
+from ottla.storage.workbench import bytes_of, waited_for
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.records import scan
@@ -165,14 +168,18 @@ class World:
         assert self.log.recovery_point <= self.log.end_offset
 
 
+def read_from(log: Log, offset: Offset) -> LogRead:
+    return log.read(offset, bytes_max=300, end_offset=log.end_offset, at_least_one=True)
+
+
 def records_of(log: Log) -> list[tuple[Epoch, bytes]]:
     """Read the whole log as a consumer would."""
     held: list[tuple[Epoch, bytes]] = []
     offset = log.log_start_offset
     while offset < log.end_offset:
-        read = log.read(offset, bytes_max=300, end_offset=log.end_offset, at_least_one=True)
+        read = waited_for(partial(read_from, log, offset))
         assert read.slice is not None
-        data = memoryview(read.slice.read())
+        data = memoryview(bytes_of(read.slice))
         for at, header in batches(data, is_partial_end_allowed=True):
             for record in scan(data, at, header):
                 assert record.offset == len(held)

@@ -43,6 +43,7 @@ from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.storage.disk_seam import NotCachedError
+from ottla.storage.slice import FileSlice
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
@@ -124,6 +125,7 @@ class Fetch:
         api = self._api
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
+        readers = api.cold_reads.readers
         for target in due:
             try:
                 partition = target.partition
@@ -158,6 +160,8 @@ class Fetch:
                 reading.is_urgent = True
             size = len(data.records) if data.records is not None else 0
             if size:
+                if readers and partition is not None and isinstance(data.records, FileSlice):
+                    api.cold_reads.note_read(partition, data.records)
                 is_first = False
                 left -= size
                 reading.byte_count += size
