@@ -513,3 +513,45 @@ def test_a_log_that_begins_anew_leaves_nothing_of_what_was_being_removed(steps: 
     again: Log = run_through(bench.kill_and_open(log, recovery_point=log.recovery_checkpoint))
 
     assert (again.log_start_offset, again.end_offset) == (50, 53)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_new_log_that_loses_power_begins_where_it_began(seed: int) -> None:
+    """Of names that were not flushed any may be kept: not a later segment's alone."""
+    bench = await bench_on(seed)
+    log = await bench.open(CONFIG, is_clean=True)  # as a log is made
+    fill(log, 12)
+    assert log.segment_count > 2
+
+    log.abandon()
+    world(bench).crash()
+    again = await bench.open(CONFIG)
+
+    assert again.log_start_offset == 0
+    assert offsets(again) == list(range(again.end_offset))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_head_that_goes_leaves_no_gap_before_what_a_power_cut_keeps(seed: int) -> None:
+    bench = await bench_on(seed)
+    log = await bench.open(CONFIG)
+    fill(log, 3)
+    await log.flush()
+    fill(log, 12)  # rolls, of whose names none is flushed
+    second = sorted(int(path[:20]) for path in await bench.disk.listdir(DIRECTORY) if is_log(path))[
+        1
+    ]
+    log.update_high_watermark(log.end_offset)
+    world(bench).fail(DiskOperation.NAME, path_part=f"{0:020}.index")
+    with pytest.raises(RefusedError):
+        await log.delete_records_before(Offset(second))  # it dies with one name taken away
+
+    log.abandon()
+    world(bench).crash()
+    again = await bench.open(CONFIG)
+
+    assert again.log_start_offset <= second
+
+
+def is_log(name: str) -> bool:
+    return name.endswith(".log")

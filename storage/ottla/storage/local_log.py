@@ -284,12 +284,14 @@ class LocalLog(LogFailures):
     async def _flush_derived(self) -> None:
         """Make the epochs, new snapshots and new file names durable.
 
-        Flushes overlap: what another one has begun is not durable yet, so each does what is not
-        known to be done.
+        Flushes overlap: what another one has begun is not durable, so each does what is left.
         """
         await self._producer_files.sync()
         if not self._is_cutting:
             await self._write_epochs()
+        await self._sync_names()
+
+    async def _sync_names(self) -> None:
         name_change_count = self._name_change_count
         if self._synced_name_count < name_change_count:
             await self._disk.fsync_directory(self.directory)
@@ -557,6 +559,7 @@ class LocalLog(LogFailures):
     async def _remove_leaving(self) -> None:
         self._is_removing = True
         try:
+            await self._sync_names()  # lest one goes durably and the next one never came
             while self._leaving:
                 self._check_online()
                 segment = self._leaving[0]

@@ -29,6 +29,7 @@ from ottla.storage.recovery import (
     LogLoader,
     Progress,
     end_marker_of,
+    keep_topic_id,
     load_topic_id,
 )
 from ottla.storage.segment import Segment
@@ -86,6 +87,7 @@ async def open_log(
     loaded = await loader.load(
         is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset
     )
+    await keep_topic_id(disk, directory, topic_id)
     return Log(disk, directory, config, topic_id, loaded, rng)
 
 

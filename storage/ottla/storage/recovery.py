@@ -63,9 +63,9 @@ class LoadedLog:
 
 
 async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:
-    """Return the directory's topic id, writing it where it is new; durable before any record.
+    """Return the directory's topic id, `topic_id` where it has none yet.
 
-    RefusedError(INCONSISTENT_TOPIC_ID) when the directory is another topic's.
+    Raises RefusedError(INCONSISTENT_TOPIC_ID) if the directory is another topic's.
     """
     path = f"{directory}/{PARTITION_METADATA}"
     if disk.exists(path):
@@ -75,9 +75,17 @@ async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UU
                 ErrorCode.INCONSISTENT_TOPIC_ID, f"{directory} belongs to topic id {found}"
             )
         return found
-    if topic_id is not None:
-        await disk.write_atomically(path, encode_partition_metadata(topic_id))
     return topic_id
+
+
+async def keep_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> None:
+    """Write a new directory's topic id, which makes the name of its first segment durable, too.
+
+    Were that name lost in a power cut and a later segment's kept, the log would begin there.
+    """
+    path = f"{directory}/{PARTITION_METADATA}"
+    if topic_id is not None and not disk.exists(path):
+        await disk.write_atomically(path, encode_partition_metadata(topic_id))
 
 
 class LogLoader:

@@ -1,8 +1,9 @@
 """The world's disk: in memory, deterministic, and as forgetful as POSIX allows.
 
 It implements the seam of `ottla.storage.disk_seam` beside the real one.  What was written but not
-flushed may be lost, kept, torn or kept out of order by `crash`; a name that was made, renamed or
-removed is durable only once its directory was flushed.  Faults are asked for by `fail` and by
+flushed may be lost, kept, torn, kept out of order or turned to zeros by `crash`; a name that was
+made, renamed or removed is durable only once its directory was flushed, and any of several changes
+that were not may be kept.  Faults are asked for by `fail` and by
 `capacity_bytes`.  Handles from before a crash are dead; whoever
 crashes a node also cancels its tasks, so nothing of the old process writes on.
 """
@@ -12,7 +13,7 @@ import posixpath
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from ottla.jepsen.world.disk_faults import DiskFault, DiskFaults, DiskOperation
-from ottla.jepsen.world.inode import Bytes, Inode, Write
+from ottla.jepsen.world.inode import Inode, Write
 from ottla.jepsen.world.simulated_file import OpenFiles, SimulatedFile
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
@@ -40,6 +41,16 @@ class _Directory:
     def change(self, change: "_NameChange") -> None:
         _change_names(self.entries, change)
         self.pending.append(change)
+
+    def lose_power(self, rng: Rng) -> None:
+        """Keep what chance keeps of the changes that were not flushed: the first, or any."""
+        is_ordered = rng.below(2) == 0
+        kept_count = rng.below(len(self.pending) + 1)
+        for index, change in enumerate(self.pending):
+            if index < kept_count if is_ordered else rng.below(2):
+                _change_names(self.durable, change)
+        self.pending.clear()
+        self.entries = dict(self.durable)
 
 
 _Node = Inode | _Directory
@@ -109,13 +120,9 @@ class SimulatedDisk:
         """Lose power: what was not flushed survives in part, as chance has it; handles die."""
         self._end_process()
         for directory in list(self._directories(self._root)):
-            kept_count = self._rng.below(len(directory.pending) + 1)
-            for change in directory.pending[:kept_count]:
-                _change_names(directory.durable, change)
-            directory.pending.clear()
-            directory.entries = dict(directory.durable)
+            directory.lose_power(self._rng)
         for inode in self._inodes(self._root):
-            self._crash_inode(inode)
+            inode.lose_power(self._rng)
 
     def kill(self) -> None:
         """End the process but not the machine: the page cache lives on, handles die."""
@@ -469,26 +476,6 @@ class SimulatedDisk:
             inode.bring_in(position, len(data))
             if self.wall_ms is not None:
                 inode.modified_ms = self.wall_ms()
-
-    def _crash_inode(self, inode: Inode) -> None:
-        """Keep what chance keeps: a torn prefix of the pending writes, or any of them."""
-        is_ordered = self._rng.below(2) == 0
-        kept_count = self._rng.below(len(inode.pending) + 1)
-        for index, operation in enumerate(inode.pending):
-            if not is_ordered:
-                if self._rng.below(2):
-                    inode.durable.apply(operation)
-            elif index < kept_count:
-                inode.durable.apply(operation)
-            elif index == kept_count and isinstance(operation, Write):
-                torn = operation.data[: self._rng.below(len(operation.data) + 1)]
-                inode.durable.apply(Write(operation.position, torn))
-        inode.flushed_count += len(inode.pending)
-        inode.pending.clear()
-        inode.content = Bytes(inode.durable.data, inode.durable.size)
-        inode.allocated_bytes = min(inode.allocated_bytes, inode.content.size)
-        inode.evict()
-        inode.has_failed_fsync = False
 
     def _directories(self, directory: _Directory) -> Iterator[_Directory]:
         """Yield every directory that some name leads to, seen or durable."""

@@ -1,8 +1,13 @@
 """A file of the world's disk: what processes see, what the device holds, what lies in memory."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ottla.model.limits import INT64_MAX
+from ottla.model.seams import Rng
+
+SECTOR_BYTES = 512
+"""What a device writes whole or not at all."""
 
 PAGE_BYTES = 4096
 """What memory holds of a file, or does not, as one."""
@@ -112,6 +117,56 @@ class Inode:
         del self.pending[:count]
         self.flushed_count += count
 
+    def lose_power(self, rng: Rng) -> None:
+        """Keep what chance keeps of the changes that were not flushed.
+
+        Of the changes a prefix whose last write is torn, or any of them, or any of their sectors.
+        The size may be the one that was seen, with zeros where bytes are lost: a file system that
+        allocates late writes the two apart.
+        """
+        size = self.content.size
+        match rng.below(3):
+            case 0:
+                self._keep_first(rng)
+            case 1:
+                self._keep_any(rng, self.pending)
+            case _:
+                self._keep_any(rng, [part for one in self.pending for part in _sectors(one)])
+        if self.pending and size > self.durable.size and rng.below(4) == 0:
+            self.durable.size = size
+        self.flushed_count += len(self.pending)
+        self.pending.clear()
+        self.content = Bytes(self.durable.data, self.durable.size)
+        self.allocated_bytes = min(self.allocated_bytes, self.content.size)
+        self.evict()
+        self.has_failed_fsync = False
+
+    def _keep_first(self, rng: Rng) -> None:
+        kept_count = rng.below(len(self.pending) + 1)
+        for operation in self.pending[:kept_count]:
+            self.durable.apply(operation)
+        for operation in self.pending[kept_count : kept_count + 1]:
+            if isinstance(operation, Write):
+                torn = operation.data[: rng.below(len(operation.data) + 1)]
+                self.durable.apply(Write(operation.position, torn))
+
+    def _keep_any(self, rng: Rng, changes: Iterable[Write | Resize]) -> None:
+        for operation in changes:
+            if rng.below(2):
+                self.durable.apply(operation)
+
 
 def _pages(position: int, size: int) -> range:
     return range(position // PAGE_BYTES, -(-(position + size) // PAGE_BYTES))
+
+
+def _sectors(operation: Write | Resize) -> Iterator[Write | Resize]:
+    """Yield a change in the parts that a device writes one by one."""
+    if isinstance(operation, Resize):
+        yield operation
+        return
+    position, data = operation.position, operation.data
+    while data:
+        size = SECTOR_BYTES - position % SECTOR_BYTES
+        yield Write(position, data[:size])
+        position, data = position + size, data[size:]
