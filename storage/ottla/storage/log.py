@@ -83,11 +83,10 @@ async def open_log(
         await disk.makedirs(directory)
         topic_id = await load_topic_id(disk, directory, topic_id)
         view = DirectoryView(disk, directory)
-    loader = LogLoader(disk, view, config, now_ms=now_ms, progress=progress)
-    loaded = await loader.load(
+    loaded = await LogLoader(disk, view, config, now_ms=now_ms, progress=progress).load(
         is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset
     )
-    await keep_topic_id(disk, directory, topic_id)
+    await keep_topic_id(disk, view, topic_id)
     return Log(disk, directory, config, topic_id, loaded, rng)
 
 

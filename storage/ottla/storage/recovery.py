@@ -78,13 +78,13 @@ async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UU
     return topic_id
 
 
-async def keep_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> None:
+async def keep_topic_id(disk: Disk, view: DirectoryView, topic_id: UUID | None) -> None:
     """Write a new directory's topic id, which makes the name of its first segment durable, too.
 
     Were that name lost in a power cut and a later segment's kept, the log would begin there.
     """
-    path = f"{directory}/{PARTITION_METADATA}"
-    if topic_id is not None and not disk.exists(path):
+    path = f"{view.path}/{PARTITION_METADATA}"
+    if topic_id is not None and not view.has(path):
         await disk.write_atomically(path, encode_partition_metadata(topic_id))
 
 
