@@ -16,7 +16,7 @@ from ottla.model.ids import Epoch, ProducerId
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.cleaner.cleaning_bench import aborts_of, clean_log, task_of
 from ottla.storage.cleaner.offset_map import SLOT_BYTES
-from ottla.storage.cleaner.record_forms import RecordForm, plain_record_work
+from ottla.storage.cleaner.record_forms import RecordForm, array_record_work, plain_record_work
 from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -30,7 +30,7 @@ from ottla.wire.records import Record, scan
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, segment_index_bytes=240)
 DELETE_RETENTION_MS = 1_000
 KEYS = (b"a", b"b", b"c", b"long-key-of-some-bytes", b"")
-FORMS: dict[str, RecordForm] = {"plain": plain_record_work}
+FORMS: dict[str, RecordForm] = {"plain": plain_record_work, "arrays": array_record_work}
 
 
 @dataclass

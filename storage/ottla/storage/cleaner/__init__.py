@@ -5,8 +5,10 @@ clean_driver.py          carries a task out, in a worker process or in place: st
 key_index.py             pass 1: the keys of the dirty section and their largest offsets
 batch_filter.py          pass 2: what stays of each batch
 record_work.py           the work per record of both passes, plain
+array_record_work.py     the same by numpy, for those who have it
 record_forms.py          the form of that work: arrays or plain
 offset_map.py            each key's largest offset, at 24 bytes a slot
+array_offset_map.py      the same as arrays
 transactions.py          whose data was aborted, whose markers are needed
 batch_bodies.py          records of batches, unpacked, in runs that are worked on together
 batch_rewrite.py         the bytes of a batch that changes

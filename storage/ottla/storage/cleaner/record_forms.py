@@ -1,6 +1,7 @@
 """The form of the work per record: arrays where numpy is installed, otherwise plain."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from ottla.storage.cleaner.cleaning_task import CleaningTask
 from ottla.storage.cleaner.offset_map import SlotTable, keyed_digest
@@ -15,6 +16,19 @@ def plain_record_work(task: CleaningTask) -> RecordWork:
     return PlainRecordWork(SlotTable(task.map_bytes, task.map_load_factor, digest))
 
 
+def array_record_work(task: CleaningTask) -> RecordWork:
+    """Return the work by arrays.  Raises ImportError where numpy is not installed."""
+    from ottla.storage.cleaner.array_offset_map import ArrayOffsetMap, KeyHasher
+    from ottla.storage.cleaner.array_record_work import ArrayRecordWork
+
+    hasher = KeyHasher(task.hash_seed)
+    most = task.end_offset - task.first_dirty_offset
+    offset_map = ArrayOffsetMap(task.map_bytes, task.map_load_factor, hasher, most)
+    return ArrayRecordWork(offset_map, hasher)
+
+
 def new_record_work(task: CleaningTask, form: RecordForm | None = None) -> RecordWork:
     """Return the work in the form that is asked for, or the fastest there is."""
-    return plain_record_work(task) if form is None else form(task)
+    if form is None:
+        form = plain_record_work if find_spec("numpy") is None else array_record_work
+    return form(task)

@@ -1,0 +1,198 @@
+"""The offset map as arrays: many keys are put or looked up by a few operations on whole columns.
+
+The same memory takes the same number of keys as in `SlotTable`; a slot is a row of three numbers,
+two of the key's 128-bit hash and its offset plus one, so that untouched memory is empty slots.
+
+The hash is multilinear (Lemire and Kaser, "Strongly universal string hashing is fast"): four sums
+of a key's 32-bit words, each word times a random number of its place.  For keys that were chosen
+without knowledge of these numbers, two collide with a probability of 2^-128.  Keys that are longer
+than `LONG_BYTES` are hashed one by one, by a keyed cryptographic hash.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ottla.storage.cleaner.offset_map import (
+    DIGEST_BYTES,
+    NOT_FOUND,
+    key_count_max,
+    slot_count_of,
+)
+from ottla.wire.batch import Buffer
+
+Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+WORD_BYTES = 4
+LONG_BYTES = 256
+"""Keys that are longer are hashed one by one: few would go on side by side for many steps."""
+ROW_COUNT = 4
+"""Sums of a key, of 32 sure bits each: together 128."""
+TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF], dtype=np.uint32)
+"""The bits of a word that a key has, by its bytes in the word."""
+JUMP_COUNT = 48
+"""Probes that jump about by the second half of the hash; further ones go on by one, so that the
+empty slot is found in a full map, too."""
+HIGH_HALF = np.uint64(0xFFFFFFFF00000000)
+HALF_BITS = np.uint64(32)
+ROOMY_FACTOR = 2
+"""Slots for each key that can come at most, where the memory allows: probing is short then, and a
+short dirty section touches little memory."""
+
+
+class KeyHashes(NamedTuple):
+    """Hashes of some keys, in two columns."""
+
+    first: Hashes
+    second: Hashes
+
+
+class KeyHasher:
+    """The keyed hash of one cleaning."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed.to_bytes(DIGEST_BYTES, "big")
+        count = ROW_COUNT * (LONG_BYTES // WORD_BYTES + 2)
+        drawn = hashlib.shake_256(self._seed).digest(count * 8)
+        self._factors = np.frombuffer(drawn, dtype="<u8").reshape(-1, ROW_COUNT).astype(np.uint64)
+
+    def of_keys(self, data: Buffer, at: Ints, sizes: Ints) -> KeyHashes:
+        """Return the hashes of the keys that lie at these places; none of them is null."""
+        view = memoryview(data)
+        if len(view) < int((at + sizes).max(initial=0)) + WORD_BYTES:
+            # A word may reach beyond a key at the very end.
+            view = memoryview(bytes(view) + bytes(WORD_BYTES))
+        words = np.ndarray(len(view) - WORD_BYTES + 1, dtype="<u4", buffer=view, strides=(1,))
+        factors = self._factors
+        size_words = sizes.astype(np.uint64)
+        sums = [factors[0, row] + size_words * factors[1, row] for row in range(ROW_COUNT)]
+        is_long = sizes > LONG_BYTES
+        has_long = bool(is_long.any())
+        lengths = np.where(is_long, 0, sizes) if has_long else sizes
+        self._add_words(words, at, lengths, sums)
+        for one in sums:
+            one &= HIGH_HALF
+        sums[1] >>= HALF_BITS
+        sums[3] >>= HALF_BITS
+        hashes = KeyHashes(sums[0] | sums[1], sums[2] | sums[3])
+        if has_long:
+            for row in np.flatnonzero(is_long).tolist():
+                key = view[int(at[row]) : int(at[row] + sizes[row])]
+                digest = hashlib.blake2b(key, digest_size=DIGEST_BYTES, key=self._seed).digest()
+                hashes.first[row] = int.from_bytes(digest[:8], "big")
+                hashes.second[row] = int.from_bytes(digest[8:], "big")
+        return hashes
+
+    def _add_words(
+        self, words: NDArray[np.uint32], at: Ints, lengths: Ints, sums: list[Hashes]
+    ) -> None:
+        """Add each word of each key times its factor; keys whose words are all added drop out."""
+        longest = int(lengths.max(initial=0))
+        shortest = int(lengths.min(initial=0))
+        for number in range((longest + WORD_BYTES - 1) // WORD_BYTES):
+            begin = number * WORD_BYTES
+            row_factors = self._factors[number + 2]
+            if shortest >= begin + WORD_BYTES:
+                word = words[at + begin].astype(np.uint64)
+                for row in range(ROW_COUNT):
+                    sums[row] += word * row_factors[row]
+                continue
+            rows = np.flatnonzero(lengths > begin)
+            left = np.minimum(lengths[rows] - begin, WORD_BYTES)
+            word = (words[at[rows] + begin] & TAIL_MASKS[left]).astype(np.uint64)
+            for row in range(ROW_COUNT):
+                sums[row][rows] += word * row_factors[row]
+
+
+class ArrayOffsetMap:
+    """The slots of one cleaning."""
+
+    def __init__(self, memory_bytes: int, load_factor: float, hasher: KeyHasher, most: int) -> None:
+        """`most` is how many keys can come at most."""
+        self.count = 0
+        self.count_max = key_count_max(memory_bytes, load_factor)
+        slot_count = min(slot_count_of(memory_bytes), max(64, ROOMY_FACTOR * most))
+        self._slot_count = np.uint64(slot_count)
+        self._first = np.zeros(slot_count, dtype=np.uint64)
+        self._second = np.zeros(slot_count, dtype=np.uint64)
+        self._offset_after = np.zeros(slot_count, dtype=np.int64)
+        self._hasher = hasher
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Set the offset of a key unless its offset is larger."""
+        if offset > self.offset_of(key):
+            self.put_all(self._hashes_of(key), np.array([offset], dtype=np.int64))
+
+    def offset_of(self, key: bytes) -> int:
+        """Return the offset of a key, `NOT_FOUND` if it has none."""
+        return int(self.offsets_of(self._hashes_of(key))[0])
+
+    def _hashes_of(self, key: bytes) -> KeyHashes:
+        sizes = np.array([len(key)], dtype=np.int64)
+        return self._hasher.of_keys(key, np.zeros(1, dtype=np.int64), sizes)
+
+    def put_all(self, hashes: KeyHashes, offsets: Ints) -> None:
+        """Set the offsets of keys; they rise, and none in the map is larger.
+
+        The map must have room for as many keys.
+        """
+        assert self.count + len(offsets) <= self.count_max
+        first, second, offset_after = hashes.first, hashes.second, offsets + 1
+        attempt = 0
+        slots = self._slots_of(first, second, attempt)
+        while len(slots):
+            is_empty = self._offset_after[slots] == 0
+            if is_empty.any():
+                # Of several keys that want one slot the last one gets it, in all columns alike.
+                rows = np.flatnonzero(is_empty)
+                wanted = slots[rows]
+                self._first[wanted] = first[rows]
+                self._second[wanted] = second[rows]
+                self._offset_after[wanted] = offset_after[rows]
+                self.count += int((self._offset_after[wanted] == offset_after[rows]).sum())
+            is_same = (self._first[slots] == first) & (self._second[slots] == second)
+            # Offsets rise, and of one slot's the last one is set.
+            self._offset_after[slots[is_same]] = offset_after[is_same]
+            if is_same.all():
+                return
+            rows = np.flatnonzero(~is_same)
+            first, second, offset_after = first[rows], second[rows], offset_after[rows]
+            attempt += 1
+            slots = self._next_slots(slots[rows], first, second, attempt)
+
+    def offsets_of(self, hashes: KeyHashes) -> Ints:
+        """Return the offsets of keys, `NOT_FOUND` for those that have none."""
+        first, second = hashes
+        found = np.full(len(first), NOT_FOUND, dtype=np.int64)
+        rows: Ints | None = None
+        attempt = 0
+        slots = self._slots_of(first, second, attempt)
+        while len(slots):
+            after = self._offset_after[slots]
+            is_same = (self._first[slots] == first) & (self._second[slots] == second)
+            is_same &= after != 0
+            if rows is None:
+                np.copyto(found, after - 1, where=is_same)
+            else:
+                found[rows[is_same]] = after[is_same] - 1
+            left = np.flatnonzero(~is_same & (after != 0))
+            if not len(left):
+                return found
+            rows = left if rows is None else rows[left]
+            first, second = first[left], second[left]
+            attempt += 1
+            slots = self._next_slots(slots[left], first, second, attempt)
+        return found
+
+    def _slots_of(self, first: Hashes, second: Hashes, attempt: int) -> Ints:
+        place = first if attempt == 0 else first + np.uint64(attempt) * (second | np.uint64(1))
+        scaled = (place >> HALF_BITS) * self._slot_count
+        return (scaled >> HALF_BITS).astype(np.int64)
+
+    def _next_slots(self, slots: Ints, first: Hashes, second: Hashes, attempt: int) -> Ints:
+        if attempt < JUMP_COUNT:
+            return self._slots_of(first, second, attempt)
+        return (slots + 1) % np.int64(self._slot_count)

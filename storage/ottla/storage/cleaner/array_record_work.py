@@ -1,0 +1,182 @@
+"""The work per record of both passes by numpy: no Python object a record.
+
+The same interface and the same answers as `PlainRecordWork`, which decides wherever the fields of
+records cannot be vouched for, on the same map.  Names of headers are not looked at: one that is no
+UTF-8 is refused by the plain form alone.  Pure.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ottla.storage.cleaner.array_offset_map import ArrayOffsetMap, KeyHasher
+from ottla.storage.cleaner.record_work import (
+    IndexedRecords,
+    KeepRule,
+    KeptRecords,
+    PlainRecordWork,
+    is_horizon_passed,
+)
+from ottla.wire.batch import NO_TIMESTAMP
+from ottla.wire.record_fields import Fields, read_fields
+from ottla.wire.records import Body
+
+Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+class ArrayRecordWork:
+    """All records of a run at once."""
+
+    def __init__(self, offset_map: ArrayOffsetMap, hasher: KeyHasher) -> None:
+        self.map = offset_map
+        self._hasher = hasher
+        self._plain = PlainRecordWork(offset_map)
+
+    def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
+        """Put the keys of all records with offsets in [first_offset, end_offset) into the map."""
+        bodies, fields = _fields_of(bodies)
+        if fields is None:
+            return self._plain.index(bodies, first_offset, end_offset)
+        offsets = fields.offsets
+        is_wanted = fields.key_bytes >= 0
+        if offsets[0] < first_offset or offsets[-1] >= end_offset:
+            is_wanted &= (offsets >= first_offset) & (offsets < end_offset)
+        key_at, sizes = fields.key_at, fields.key_bytes
+        if not is_wanted.all():
+            rows = np.flatnonzero(is_wanted)
+            key_at, sizes, offsets = key_at[rows], sizes[rows], offsets[rows]
+        full_at = self._put(bodies, key_at, sizes, offsets)
+        count = len(fields.offsets)
+        if full_at is not None:
+            count = int(np.searchsorted(fields.offsets, full_at))
+        return IndexedRecords(count, full_at)
+
+    def _put(self, bodies: Sequence[Body], key_at: Ints, sizes: Ints, offsets: Ints) -> int | None:
+        """Put keys into the map, as many as surely find room at a time."""
+        if not len(offsets):
+            return None
+        hashes = self._hasher.of_keys(bodies[0].data, key_at, sizes)
+        done, count = 0, len(offsets)
+        while done < count:
+            room = self.map.count_max - self.map.count
+            if room <= 0:
+                return int(offsets[done])
+            upto = min(count, done + room)
+            part = hashes._replace(first=hashes.first[done:upto], second=hashes.second[done:upto])
+            self.map.put_all(part, offsets[done:upto])
+            done = upto
+        return None
+
+    def judge(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
+        """Return what is kept of each body, none of which is without records."""
+        placed, fields = _fields_of(bodies)
+        if fields is None:
+            return self._plain.judge(bodies, rule)
+        counts = np.array([body.header.record_count for body in bodies], dtype=np.int64)
+        has_no_value = fields.value_bytes < 0
+        is_kept = self._are_kept(placed, fields, counts, has_no_value, rule)
+        found = _kept_records(fields, counts, is_kept, has_no_value)
+        if placed is not bodies:  # the ranges are to lie in the bodies' own data
+            found = [
+                kept._replace(
+                    ranges=[
+                        (start + own.start - copy.start, end + own.start - copy.start)
+                        for start, end in kept.ranges
+                    ]
+                )
+                for kept, own, copy in zip(found, bodies, placed, strict=True)
+            ]
+        return found
+
+    def _are_kept(
+        self,
+        bodies: Sequence[Body],
+        fields: Fields,
+        counts: Ints,
+        has_no_value: Flags,
+        rule: KeepRule,
+    ) -> Flags:
+        offsets = fields.offsets
+        has_key = fields.key_bytes >= 0
+        if has_key.all():
+            hashes = self._hasher.of_keys(bodies[0].data, fields.key_at, fields.key_bytes)
+            is_kept: Flags = offsets >= self.map.offsets_of(hashes)
+        else:
+            is_kept = has_key.copy()
+            rows = np.flatnonzero(has_key)
+            if len(rows):
+                hashes = self._hasher.of_keys(
+                    bodies[0].data, fields.key_at[rows], fields.key_bytes[rows]
+                )
+                is_kept[rows] = offsets[rows] >= self.map.offsets_of(hashes)
+        if has_no_value.any():
+            is_passed = [is_horizon_passed(body.header, rule.now_ms) for body in bodies]
+            if any(is_passed):
+                is_kept &= ~(has_no_value & np.repeat(np.array(is_passed), counts))
+        if offsets[0] < rule.log_start_offset:
+            is_kept &= offsets >= rule.log_start_offset
+        if offsets[-1] >= rule.clean_to:
+            is_kept |= offsets >= rule.clean_to
+        return is_kept
+
+
+def _fields_of(bodies: Sequence[Body]) -> tuple[Sequence[Body], Fields | None]:
+    """Return the fields of all records and the bodies that they lie in, in one buffer.
+
+    No fields where they cannot be vouched for, or where offsets do not rise.
+    """
+    data = bodies[0].data
+    placed = bodies
+    if any(body.data is not data for body in bodies):
+        data = b"".join([memoryview(body.data)[body.start : body.end] for body in bodies])
+        placed, at = [], 0
+        for body in bodies:
+            placed.append(Body(body.header, data, at, at + body.size_bytes))
+            at += body.size_bytes
+    fields = read_fields(data, placed)
+    if fields is None or not len(fields.offsets):
+        return bodies, None
+    if not (fields.offsets[1:] > fields.offsets[:-1]).all():
+        return bodies, None
+    return placed, fields
+
+
+def _kept_records(
+    fields: Fields, counts: Ints, is_kept: Flags, has_no_value: Flags
+) -> list[KeptRecords]:
+    """Return what is kept of each body, all of which have records."""
+    ends = np.cumsum(counts)
+    starts = ends - counts
+    kept_counts = np.add.reduceat(is_kept, starts, dtype=np.int64)
+    is_keyless = fields.key_bytes < 0
+    keyless = np.add.reduceat(is_keyless & ~is_kept, starts, dtype=np.int64).tolist()
+    tombstones = np.add.reduceat(has_no_value & is_kept, starts, dtype=np.int64).tolist()
+    smallest = np.iinfo(np.int64).min
+    times = np.where(is_kept, fields.timestamps_ms, smallest)
+    latest = np.maximum.reduceat(times, starts).tolist()
+    # A range begins where the record before is not kept or of another batch, and ends likewise.
+    is_begin, is_end = is_kept.copy(), is_kept.copy()
+    is_begin[1:] &= ~is_kept[:-1]
+    is_begin[starts] = is_kept[starts]
+    is_end[:-1] &= ~is_kept[1:]
+    is_end[ends - 1] = is_kept[ends - 1]
+    begins = fields.record_at[is_begin].tolist()
+    stops = fields.record_end[is_end].tolist()
+    range_counts = np.add.reduceat(is_begin, starts, dtype=np.int64).tolist()
+    found: list[KeptRecords] = []
+    at = 0
+    for number, kept_count in enumerate(kept_counts.tolist()):
+        upto = at + range_counts[number]
+        found.append(
+            KeptRecords(
+                kept_count,
+                list(zip(begins[at:upto], stops[at:upto], strict=True)),
+                latest[number] if kept_count else NO_TIMESTAMP,
+                tombstones[number] > 0,
+                keyless[number],
+            )
+        )
+        at = upto
+    return found
