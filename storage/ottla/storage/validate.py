@@ -61,6 +61,10 @@ PACKED_RECORDS_INLINE, PACKED_BYTES_INLINE = 200, 4 * KIB
 
 ATTRIBUTES_AT, RECORD_COUNT_AT = 21, 57
 
+_CLIENT = AppendOrigin.CLIENT
+_LAST_CODEC = int(Codec.ZSTD)
+"""Looked up once: a member of an enumeration costs as much as the comparison with it."""
+
 _attributes = Struct(">h").unpack_from
 _record_count = Struct(">i").unpack_from
 _BEFORE_CRC = Struct(">qiib")
@@ -92,7 +96,7 @@ def first_header(records: memoryview, origin: AppendOrigin, config: LogConfig) -
     batch_size = header.batch_length + LENGTH_END
     if batch_size > size:
         raise RefusedError(ErrorCode.CORRUPT_MESSAGE, "The record batch is cut off")
-    if origin is AppendOrigin.CLIENT:
+    if origin is _CLIENT:
         if batch_size < size:
             raise RefusedError(
                 ErrorCode.INVALID_RECORD, "A partition takes exactly one record batch a request"
@@ -120,11 +124,11 @@ def check_header(
             f"{header.last_offset_delta}",
         )
     attributes = header.attributes
-    if attributes & CODEC_MASK > Codec.ZSTD:
+    if attributes & CODEC_MASK > _LAST_CODEC:
         raise RefusedError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no codec {attributes & CODEC_MASK}"
         )
-    if origin is not AppendOrigin.CLIENT:
+    if origin is not _CLIENT:
         return
     if header.base_offset != 0:
         raise RefusedError(ErrorCode.INVALID_RECORD, "A produced batch's base offset is not 0")
@@ -182,7 +186,7 @@ def accepted(
             header = header._replace(max_timestamp=max_timestamp)
         records = recoded(records, header, config.codec, config.compression_level)
         header = first_header(records, origin, config)
-    elif origin is AppendOrigin.CLIENT:
+    elif origin is _CLIENT:
         # The base timestamp is the first record's, so that the maximum cannot be below.
         is_contradictory = (
             header.max_timestamp < header.base_timestamp and not config.is_log_append_time
