@@ -2,6 +2,7 @@
 
 cleaning_task.py         one cleaning of one partition, its reports, and their lines for a pipe
 clean_driver.py          carries a task out, in a worker process or in place: start here
+worker_driver.py         a process that carries out tasks for a broker
 key_index.py             pass 1: the keys of the dirty section and their largest offsets
 batch_filter.py          pass 2: what stays of each batch
 record_work.py           the work per record of both passes, plain
