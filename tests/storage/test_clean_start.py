@@ -43,6 +43,7 @@ async def disk_with_logs(count: int, *, records: int = 0) -> tuple[CountingDisk,
     await disk.makedirs(ROOT)
     identity = MetaProperties(cluster_id="c", node_id=NodeId(1), directory_id=UUID(int=500))
     await disk.write_atomically(f"{ROOT}/meta.properties", format_meta_properties(identity))
+    disk.flush_everything()
     config = BrokerConfig(node_id=NodeId(1), log_dirs=(ROOT,))
     async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())

@@ -248,13 +248,14 @@ async def test_recovery_tells_how_far_it_is(autojump_clock: MockClock) -> None:
             log = await logs.create(TopicPartition("a", index), TOPIC_ID, CONFIG)
             append(log, b"x" * 10_000)
             await log.flush()
-    seen: set[tuple[int, int]] = set()
+    seen: list[tuple[int, int, int]] = []
     config = BrokerConfig(node_id=NodeId(1), log_dirs=DIRECTORIES, recovery_threads_per_dir=1)
     async with open_log_manager(disk, config, TrioClock(), SeededRng(5)) as logs:
 
         async def look() -> None:
             progress = logs.directories[0].progress
-            seen.add((progress.remaining_log_count, progress.bytes_total))
+            counts = progress.remaining_log_count, progress.remaining_segment_count
+            seen.append((*counts, progress.bytes_done))
             await trio.lowlevel.checkpoint()
 
         disk._pause = look
@@ -263,7 +264,9 @@ async def test_recovery_tells_how_far_it_is(autojump_clock: MockClock) -> None:
             progress = directory.progress
             assert progress.remaining_log_count == progress.remaining_segment_count == 0
             assert progress.bytes_done == progress.bytes_total > 20_000
-    assert {count for count, _ in seen} == {0, 1, 2}
+    assert {segments for _, segments, _ in seen} == {0, 1, 2}
+    assert any(logs == 2 and 0 < done < progress.bytes_total for logs, _, done in seen)
+    assert [done for _, _, done in seen] == sorted(done for _, _, done in seen)
 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "meta.properties.tmp"])

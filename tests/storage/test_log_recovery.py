@@ -545,7 +545,7 @@ async def test_a_directory_of_another_topic_is_refused(bench: Workbench) -> None
     assert refused.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-async def test_progress_is_told_in_segments_left_and_bytes_done(bench: Workbench) -> None:
+async def test_progress_is_told_in_segments_and_bytes_that_were_checked(bench: Workbench) -> None:
     log = await three_segments(bench)
     size_bytes = log.size_bytes
     log.abandon()
@@ -560,12 +560,12 @@ async def test_progress_is_told_in_segments_left_and_bytes_done(bench: Workbench
         recovery_point=Offset(0),
         log_start_offset=Offset(0),
         now_ms=NOW_MS,
-        progress=lambda left, done: told.append((left, done)),
+        progress=lambda segments, size: told.append((segments, size)),
     )
     log.abandon()
 
-    assert [left for left, _ in told] == [3, 2, 1]
-    assert sum(done for _, done in told) == size_bytes
+    assert [segments for segments, _ in told] == [0, 1] * 3
+    assert sum(size for _, size in told) == size_bytes
 
 
 async def test_a_preallocated_segment_is_cut_to_its_batches(bench: Workbench) -> None:

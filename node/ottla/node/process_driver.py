@@ -18,6 +18,7 @@ from typing import NoReturn
 import trio
 
 from ottla.model.visible_text import visible
+from ottla.storage.recovery_processes_driver import MAY_START_PROCESSES
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long one thread may hold the GIL.  The default of 5 ms lets a busy loop delay heartbeats on
@@ -37,6 +38,7 @@ def prepare_process(*, dies_with_parent: bool = False) -> None:
     """Set what the operating system and the interpreter need to know, before anything runs."""
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     raise_open_files_limit()
+    MAY_START_PROCESSES.set(True)
     if dies_with_parent:
         die_with_parent()
 

@@ -37,6 +37,12 @@ class DirectoryView:
         self._disk = disk
         self._survey = survey
 
+    @property
+    def survey(self) -> DirectorySurvey:
+        """What the directory held when it was surveyed."""
+        assert self._survey is not None
+        return self._survey
+
     def forget(self) -> None:
         """Ask the disk from now on."""
         self._survey = None

@@ -17,18 +17,24 @@ import trio
 
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Offset, TopicPartition
+from ottla.model.limits import MIB
 from ottla.model.seams import Clock, Rng
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.directory_names import DirectoryKind, parse_directory_name, stray_name
 from ottla.storage.directory_view import DirectoryView, small_files
 from ottla.storage.disk_errors import DiskError, meaning_of
 from ottla.storage.disk_seam import DirectorySurvey, Disk
-from ottla.storage.files import PARTITION_METADATA
+from ottla.storage.files import LOG, PARTITION_METADATA, file_name, offsets_of
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.partition_metadata import decode_partition_metadata
-from ottla.storage.recovery import load_topic_id
+from ottla.storage.recovery import Progress, load_topic_id
+from ottla.storage.recovery_processes_driver import (
+    MAY_START_PROCESSES,
+    CheckingPlaces,
+    RecoveryTask,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -36,8 +42,17 @@ SURVEYED_AT_ONCE = 100
 """Directories surveyed in one call of a worker, which costs as much as what it does for three.
 More delay the first logs, and what else the worker has to do."""
 
+LOGS_OPENED_AT_ONCE = 8
+"""Logs under way at the same time, of which num.recovery.threads.per.data.dir are checked.  Fewer
+leave the disk idle while logs are opened that have little to be checked."""
+
+CHECKED_BYTES_MIN = MIB
+"""Bytes to be checked from which on a log waits for one of these places."""
+
+PROCESSES_BYTES_MIN = 256 * MIB
+"""Bytes of a directory that are worth processes of their own: these take half a second to begin."""
+
 ZERO = Offset(0)
-LOG_FILE_SUFFIX = ".log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +94,11 @@ async def recover_directory(
         await _measure(disk, directory, partitions, plan)
 
     failures: list[OSError | RefusedError] = []
+    is_large = directory.progress.bytes_total >= PROCESSES_BYTES_MIN
+    places = CheckingPlaces(
+        plan.worker_count,
+        uses_processes=is_large and plan.worker_count > 1 and MAY_START_PROCESSES.get(),
+    )
     surveys = Surveys(disk, directory, partitions)
 
     async def work(waiting: Iterator[TopicPartition]) -> None:
@@ -87,7 +107,9 @@ async def recover_directory(
                 return
             try:
                 view = await surveys.view_of(partition)
-                await _recover_log(disk, clock, rng, directory, partition, view, plan, found)
+                await _recover_log(
+                    disk, clock, rng, directory, partition, view, plan, found, places
+                )
                 await trio.lowlevel.checkpoint()
             except (OSError, RefusedError) as error:
                 if _lacks_resources(error):
@@ -98,8 +120,8 @@ async def recover_directory(
             directory.progress.remaining_log_count -= 1
 
     waiting = iter(partitions)
-    async with trio.open_nursery() as nursery:
-        for _ in range(min(plan.worker_count, len(partitions))):
+    async with places.opened(), trio.open_nursery() as nursery:
+        for _ in range(min(LOGS_OPENED_AT_ONCE, len(partitions))):
             nursery.start_soon(work, waiting)
     if failures:
         _abandon_all(found)
@@ -195,17 +217,25 @@ async def _measure(
     """Count the segments and bytes above the recovery points, for whoever waits."""
     lines = directory.checkpoints.lines(RECOVERY_POINT_FILE)
     recovery_points = {} if plan.is_all_checked else lines
-    for partition in partitions:
-        path = f"{directory.path}/{partition}"
-        names = [name for name in await disk.listdir(path) if name.endswith(LOG_FILE_SUFFIX)]
-        bases = [int(name.removesuffix(LOG_FILE_SUFFIX)) for name in names if name[:1].isdigit()]
-        recovery_point = recovery_points.get(partition, ZERO)
-        below_count = sum(1 for end in bases[1:] if end <= recovery_point)
-        directory.progress.remaining_segment_count += len(bases) - below_count
-        for name in names[below_count:]:
-            file = disk.open(f"{path}/{name}")
-            directory.progress.bytes_total += file.size_bytes
-            file.close()
+    progress = directory.progress
+    for first in range(0, len(partitions), SURVEYED_AT_ONCE):
+        some = partitions[first : first + SURVEYED_AT_ONCE]
+        paths = [f"{directory.path}/{partition}" for partition in some]
+        surveys = await disk.survey(paths, lambda names: ())
+        for partition, survey in zip(some, surveys, strict=True):
+            if isinstance(survey, OSError):
+                continue  # who opens the log meets it too
+            count, size = unchecked(survey, recovery_points.get(partition, ZERO))
+            progress.remaining_segment_count += count
+            progress.bytes_total += size
+
+
+def unchecked(survey: DirectorySurvey, recovery_point: Offset) -> tuple[int, int]:
+    """Return how many segments of a log, and how many bytes, a start has to check."""
+    bases = offsets_of(list(survey.sizes), LOG)
+    below_count = sum(1 for end in bases[1:] if end <= recovery_point)
+    sizes = [survey.sizes[file_name(base, LOG)] for base in bases[below_count:]]
+    return len(sizes), sum(sizes)
 
 
 async def _recover_log(
@@ -217,12 +247,13 @@ async def _recover_log(
     view: DirectoryView,
     plan: RecoveryPlan,
     found: DirectoryContents,
+    places: CheckingPlaces,
 ) -> None:
     progress = directory.progress
 
-    def on_progress(remaining_segment_count: int, done_bytes: int) -> None:
-        progress.remaining_segment_count = max(0, progress.remaining_segment_count - 1)
-        progress.bytes_done += done_bytes
+    def on_progress(segment_count: int, size: int) -> None:
+        progress.remaining_segment_count -= min(segment_count, progress.remaining_segment_count)
+        progress.bytes_done += size
 
     path = view.path
     try:
@@ -237,19 +268,23 @@ async def _recover_log(
         recovery_point = checkpointed(RECOVERY_POINT_FILE) or ZERO
         if plan.is_all_checked:
             recovery_point = ZERO
-        log = await open_log(
-            disk,
-            path,
+        task = RecoveryTask(
+            path=path,
             config=plan.config_of(partition),
             topic_id=topic_id,
-            is_clean=directory.was_clean and not plan.is_all_checked,
             recovery_point=recovery_point,
             log_start_offset=checkpointed(LOG_START_FILE) or ZERO,
             now_ms=clock.wall_ms(),
-            rng=rng,
-            progress=on_progress,
-            view=view,
         )
+        is_clean = directory.was_clean and not plan.is_all_checked
+        if is_clean or unchecked(view.survey, recovery_point)[1] < CHECKED_BYTES_MIN:
+            log = await _opened(disk, rng, task, view, on_progress, is_clean=is_clean)
+        else:
+            async with places.place() as worker:
+                if worker is not None:
+                    is_clean = await worker.recover(task, on_progress)
+                    view = DirectoryView(disk, path)
+                log = await _opened(disk, rng, task, view, on_progress, is_clean=is_clean)
     except CorruptDataError as error:
         _LOGGER.error("%s is offline: %s", path, error.where)
         found.corrupt[partition] = error.where
@@ -260,6 +295,30 @@ async def _recover_log(
     if log.recovery_checkpoint < recovery_point:
         found.receded.append(partition)
     found.logs[partition] = log
+
+
+async def _opened(
+    disk: Disk,
+    rng: Rng,
+    task: RecoveryTask,
+    view: DirectoryView,
+    on_progress: Progress,
+    *,
+    is_clean: bool,
+) -> Log:
+    return await open_log(
+        disk,
+        task.path,
+        config=task.config,
+        topic_id=task.topic_id,
+        is_clean=is_clean,
+        recovery_point=task.recovery_point,
+        log_start_offset=task.log_start_offset,
+        now_ms=task.now_ms,
+        rng=rng,
+        progress=on_progress,
+        view=view,
+    )
 
 
 async def _topic_id_of(view: DirectoryView) -> UUID | None:

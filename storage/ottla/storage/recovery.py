@@ -43,7 +43,7 @@ from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
 
 Progress = Callable[[int, int], None]
-"""Told (segments left, bytes done since the last call) while a log recovers."""
+"""Called with how many segments, and how many bytes, were checked since the last call."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -309,7 +309,9 @@ class LogLoader:
         index = first
         while index < len(segments):
             segment = segments[index]
-            is_cut = await self._recover_segment(segment, len(segments) - index, epochs, producers)
+            is_cut = await self._recover_segment(segment, epochs, producers)
+            if self._progress is not None:
+                self._progress(1, 0)
             if is_cut or not self._is_followed(segments, index, producers.end_offset):
                 await self._remove(segments, index + 1)
                 break
@@ -347,7 +349,7 @@ class LogLoader:
         )
 
     async def _recover_segment(
-        self, segment: Segment, segments_left: int, epochs: EpochCache, producers: ProducerStates
+        self, segment: Segment, epochs: EpochCache, producers: ProducerStates
     ) -> bool:
         """Check one segment; return whether its tail had to be cut."""
         file_size = segment.size_bytes
@@ -362,7 +364,7 @@ class LogLoader:
                     replay(producers, segment, block.data, at, header)
             producers.end_offset = block.batches[-1][1].end_offset
             if self._progress is not None:
-                self._progress(segments_left, block.size_bytes)
+                self._progress(0, block.size_bytes)
         if found.is_overflow and segment.base_offset not in self._unsplit:
             raise OffsetOverflowError(segment.base_offset)
         segment.write_indexes()

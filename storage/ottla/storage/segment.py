@@ -373,11 +373,16 @@ class Segment:
     async def load_max_timestamp(self) -> None:
         """Find the largest timestamp: the time index knows it but for the batches after its end.
 
-        CorruptDataError where an index leads to what is no batch.
+        It is looked at whenever the offset index gets an entry, so that nothing before the last of
+        these is later; a full one knows of nothing after its own last entry.
+
+        Raises CorruptDataError if an index leads to what is no batch.
         """
         timestamp_ms, offset, position = await when_cached(self._disk, self._last_indexed_time)
         if position < 0:
             raise CorruptDataError(f"{self.offset_index.path}: position {position}")
+        if not self.time_index.is_full:
+            position = max(position, self.offset_index.last_entry[1])
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, Offset(offset)
         block: bytes | bytearray = b""
         block_at, block_count = position, 0

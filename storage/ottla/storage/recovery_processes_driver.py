@@ -1,0 +1,184 @@
+"""Recovers logs in processes of their own: checking batches is work for the interpreter.
+
+Threads of one process take turns at it, so that two of them check as much as one.  A worker
+process recovers one whole log after another and closes each; this process then opens it as it opens
+any log that was closed cleanly.  What a worker does is what a start does that is killed and begins
+again.  A worker ends with its standard input: it never outlives this process for long.
+"""
+
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from struct import Struct
+from typing import BinaryIO
+from uuid import UUID
+
+import trio
+
+from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import Offset
+from ottla.storage.disk import RealDisk
+from ottla.storage.log import open_log
+from ottla.storage.log_config import LogConfig
+
+_LENGTH = Struct(">I")
+
+Frame = tuple[str, tuple[object, ...]]
+"""What a worker says: a word, and what the word speaks of."""
+PROGRESS, DONE = "progress", "done"
+ERRORS: dict[str, Callable[..., OSError | OttlaError]] = {
+    "disk": OSError,
+    "refused": lambda code, message: RefusedError(ErrorCode(code), message),
+    "corrupt": CorruptDataError,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryTask:
+    """One log to be recovered, in a directory of a known topic id."""
+
+    path: str
+    config: LogConfig
+    topic_id: UUID
+    recovery_point: Offset
+    log_start_offset: Offset
+    now_ms: int
+
+
+MAY_START_PROCESSES: ContextVar[bool] = ContextVar("may_start_processes", default=False)
+"""Whether recoveries that are large may use processes: not in the deterministic world."""
+
+
+class RecoveryWorker:
+    """One worker process, for one task at a time."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self._process = process
+
+    async def recover(self, task: RecoveryTask, on_progress: Callable[[int, int], None]) -> bool:
+        """Recover and close a log; return False if the process ended without a word.
+
+        Raises what the recovery does.
+        """
+        assert self._process.stdin is not None
+        try:
+            data = pickle.dumps(task)
+            await self._process.stdin.send_all(_LENGTH.pack(len(data)) + data)
+            while True:
+                (size,) = _LENGTH.unpack(await self._read(_LENGTH.size))
+                word, told = pickle.loads(await self._read(size))
+                if word == DONE:
+                    return True
+                if word in ERRORS:
+                    raise ERRORS[word](*told)
+                on_progress(*told)
+        except (trio.BrokenResourceError, EOFError):
+            return False
+
+    async def _read(self, size: int) -> bytes:
+        assert self._process.stdout is not None
+        data = b""
+        while len(data) < size:
+            part = await self._process.stdout.receive_some(size - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+
+@asynccontextmanager
+async def open_recovery_worker() -> AsyncIterator[RecoveryWorker]:
+    """Start a worker process; it is ended afterwards, whatever it does then."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-c", f"from {__name__} import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # a signal for this process is none for the worker
+    )
+    try:
+        yield RecoveryWorker(process)
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+
+
+# ---- in the worker
+
+
+def main() -> None:
+    """Recover what is asked for on standard input until that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tasks, frames = sys.stdin.buffer, sys.stdout.buffer
+    while head := tasks.read(_LENGTH.size):
+        task = pickle.loads(tasks.read(*_LENGTH.unpack(head)))
+        assert isinstance(task, RecoveryTask)
+        _say(frames, trio.run(_outcome, task, frames))
+
+
+async def _outcome(task: RecoveryTask, frames: BinaryIO) -> Frame:
+    try:
+        await _recover(task, frames)
+    except OSError as error:
+        return "disk", (error.errno, error.strerror or str(error), error.filename)
+    except RefusedError as error:
+        return "refused", (int(error.code), error.message)
+    except CorruptDataError as error:
+        return "corrupt", (error.where,)
+    return DONE, ()
+
+
+async def _recover(task: RecoveryTask, frames: BinaryIO) -> None:
+    async with RealDisk([task.path]) as disk:
+        log = await open_log(
+            disk,
+            task.path,
+            config=task.config,
+            topic_id=task.topic_id,
+            is_clean=False,
+            recovery_point=task.recovery_point,
+            log_start_offset=task.log_start_offset,
+            now_ms=task.now_ms,
+            progress=lambda segments, size: _say(frames, (PROGRESS, (segments, size))),
+        )
+        await log.close()
+
+
+def _say(frames: BinaryIO, frame: Frame) -> None:
+    data = pickle.dumps(frame)
+    frames.write(_LENGTH.pack(len(data)) + data)
+    frames.flush()
+
+
+class CheckingPlaces:
+    """How many logs are checked at the same time, and the worker processes that check them."""
+
+    def __init__(self, count: int, *, uses_processes: bool) -> None:
+        self._count = count
+        self._uses_processes = uses_processes
+        self._free, self._taken = trio.open_memory_channel[RecoveryWorker | None](count)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Have the places, and their processes, as long as the context lasts."""
+        async with AsyncExitStack() as stack:
+            for _ in range(self._count):
+                worker = None
+                if self._uses_processes:
+                    worker = await stack.enter_async_context(open_recovery_worker())
+                self._free.send_nowait(worker)
+            yield
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[RecoveryWorker | None]:
+        """Wait for a place; its worker is None where this process is to do the work."""
+        worker = await self._taken.receive()
+        try:
+            yield worker
+        finally:
+            self._free.send_nowait(worker)

@@ -1,0 +1,129 @@
+"""Worker processes recover logs as this process does; one that dies costs time alone."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import trio
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
+from ottla.model.settings.broker import BrokerConfig
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.storage import log_recovery_driver
+from ottla.storage.disk import RealDisk
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_manager_driver import LogManager, open_log_manager
+from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.recovery_processes_driver import (
+    MAY_START_PROCESSES,
+    RecoveryTask,
+    RecoveryWorker,
+    open_recovery_worker,
+)
+from ottla.storage.workbench import read_values
+from ottla.wire.batch_builder import build_batch
+
+TOPIC = UUID(int=9)
+LOG_COUNT = 3
+RECORD_COUNT = 5
+CONFIG = LogConfig(segment_bytes=1_000)
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Have every log recovered by a process; yields what came of each."""
+    monkeypatch.setattr(log_recovery_driver, "PROCESSES_BYTES_MIN", 1)
+    monkeypatch.setattr(log_recovery_driver, "CHECKED_BYTES_MIN", 1)
+    outcomes: list[bool] = []
+    recover = RecoveryWorker.recover
+
+    async def recover_and_note(self: RecoveryWorker, *arguments: Any) -> bool:
+        outcomes.append(await recover(self, *arguments))
+        return outcomes[-1]
+
+    monkeypatch.setattr(RecoveryWorker, "recover", recover_and_note)
+    token = MAY_START_PROCESSES.set(True)
+    yield outcomes
+    MAY_START_PROCESSES.reset(token)
+
+
+async def killed_broker(path: Path) -> BrokerConfig:
+    identity = MetaProperties(cluster_id="c", node_id=NodeId(1), directory_id=UUID(int=500))
+    (path / "meta.properties").write_bytes(format_meta_properties(identity))
+    config = BrokerConfig(node_id=NodeId(1), log_dirs=(str(path),), recovery_threads_per_dir=2)
+    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: CONFIG)
+        for index in range(LOG_COUNT):
+            log = await logs.create(TopicPartition("t", index), TOPIC, CONFIG)
+            for number in range(RECORD_COUNT):
+                batch = build_batch(
+                    [(1_000 + number, None, bytes(400))],
+                    producer_id=ProducerId(7),
+                    producer_epoch=0,
+                    base_sequence=number,
+                )
+                log.append_as_leader(
+                    memoryview(bytearray(batch)), leader_epoch=Epoch(3), now_ms=1_000
+                )
+    with (path / "t-0" / "00000000000000000004.log").open("ab") as file:
+        file.write(b"torn")
+    return config
+
+
+def check(logs: LogManager) -> None:
+    assert len(logs) == LOG_COUNT
+    for _, log in logs:
+        assert [offset for offset, _ in read_values(log)] == list(range(RECORD_COUNT))
+        assert log.last_epoch == 3
+        assert list(log.active_producers) == [7]
+    progress = logs.directories[0].progress
+    assert progress.remaining_log_count == progress.remaining_segment_count == 0
+    assert progress.bytes_done >= progress.bytes_total - len(b"torn") > 0
+
+
+async def test_logs_that_processes_recovered_are_whole(tmp_path: Path, eager: list[bool]) -> None:
+    config = await killed_broker(tmp_path)
+    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: CONFIG)
+        check(logs)
+    assert eager == [True] * LOG_COUNT
+
+
+async def test_a_log_whose_process_died_is_recovered_here(
+    tmp_path: Path, eager: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = await killed_broker(tmp_path)
+    open_process = trio.lowlevel.open_process
+
+    async def open_and_kill(*arguments: Any, **more: Any) -> Any:
+        process = await open_process(*arguments, **more)
+        os.kill(process.pid, signal.SIGKILL)
+        return process
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", open_and_kill)
+    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: CONFIG)
+        check(logs)
+    assert eager == [False] * LOG_COUNT
+
+
+async def test_what_a_recovery_fails_by_is_raised_here(tmp_path: Path) -> None:
+    (tmp_path / "partition.metadata").write_bytes(b"nonsense")
+    task = RecoveryTask(
+        path=str(tmp_path),
+        config=CONFIG,
+        topic_id=TOPIC,
+        recovery_point=Offset(0),
+        log_start_offset=Offset(0),
+        now_ms=1_000,
+    )
+    async with open_recovery_worker() as worker:
+        with pytest.raises(CorruptDataError, match=r"partition\.metadata"):
+            await worker.recover(task, lambda segments, size: None)
+        (tmp_path / "partition.metadata").unlink()
+        assert await worker.recover(task, lambda segments, size: None)
