@@ -122,7 +122,7 @@ class NamesOfCluster(WholeCluster):
 
 
 class MovesOfCluster(WholeCluster):
-    """Whole nodes and clients, and replicas that move between directories while nodes die."""
+    """Whole nodes and clients, and replicas that move while nodes, disks and topics die."""
 
     subject = "moves"
     budget = 25_000
@@ -134,6 +134,9 @@ class MovesOfCluster(WholeCluster):
         "restart",
         "lost directory",
         "one file",
+        "hung directory",
+        "topic made again",
+        "late removal",
     )
     directory_counts = (2,)
     required = (
