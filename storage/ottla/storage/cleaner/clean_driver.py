@@ -5,10 +5,8 @@ segment for each group of old ones.  The old segments are never written: the cal
 new one in before asking for the next, so a cleaning needs room for one group at a time.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-
-import trio
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
@@ -33,15 +31,25 @@ from ottla.storage.files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 
+def _stopped_clock() -> float:
+    return 0.0
+
+
 async def clean(
-    disk: Disk, task: CleaningTask, throttle: Throttle, *, form: RecordForm | None = None
+    disk: Disk,
+    task: CleaningTask,
+    throttle: Throttle,
+    *,
+    form: RecordForm | None = None,
+    now_s: Callable[[], float] = _stopped_clock,
 ) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
     """Yield each new segment as its files are durable, then the end.
 
-    The files of a group that was not yielded are removed when the iteration ends early.  Raises
-    CorruptDataError, naming file and position, where bytes lie, and OSError if the disk fails.
+    The files of a group that failed are removed, if the disk lets us.  Passes are timed by `now_s`.
+    Raises CorruptDataError, naming file and position, where bytes lie, and OSError if the disk
+    fails.
     """
-    cleaning = _Cleaning(disk, task, throttle, new_record_work(task, form))
+    cleaning = _Cleaning(disk, task, throttle, new_record_work(task, form), now_s)
     await cleaning.index()
     async with aclosing(cleaning.groups()) as groups:
         async for group in groups:
@@ -51,8 +59,14 @@ async def clean(
 
 class _Cleaning:
     def __init__(
-        self, disk: Disk, task: CleaningTask, throttle: Throttle, work: RecordWork
+        self,
+        disk: Disk,
+        task: CleaningTask,
+        throttle: Throttle,
+        work: RecordWork,
+        now_s: Callable[[], float],
     ) -> None:
+        self._now_s = now_s
         self._disk = disk
         self._task = task
         self._throttle = throttle
@@ -88,7 +102,7 @@ class _Cleaning:
 
     async def index(self) -> None:
         """Do pass 1."""
-        begun = trio.current_time()
+        begun = self._now_s()
         for segment in self._task.segments:
             if segment.end_offset <= self._task.first_dirty_offset:
                 continue
@@ -96,7 +110,7 @@ class _Cleaning:
                 break
             if not await self._index_segment(segment):
                 break
-        self._index_seconds = trio.current_time() - begun
+        self._index_seconds = self._now_s() - begun
 
     async def _index_segment(self, segment: CleanableSegment) -> bool:
         """Add a segment's keys; return whether there is room for more."""
@@ -117,7 +131,7 @@ class _Cleaning:
 
     async def groups(self) -> AsyncGenerator[CleanedGroup, None]:
         """Do pass 2; yield each new segment."""
-        begun = trio.current_time()
+        begun = self._now_s()
         clean_to = self._index.clean_to
         self._filter = BatchFilter(self._task, clean_to, self._work, self._aborted)
         sources = [
@@ -127,10 +141,10 @@ class _Cleaning:
         ]
         for group in group_segments(sources, self._task):
             cleaned = await self._clean_group([source.segment for source in group])
-            self._filter_seconds += trio.current_time() - begun
+            self._filter_seconds += self._now_s() - begun
             if cleaned is not None:
                 yield cleaned
-            begun = trio.current_time()
+            begun = self._now_s()
 
     def _source(self, segment: CleanableSegment) -> SourceSegment:
         return SourceSegment(
@@ -160,8 +174,7 @@ class _Cleaning:
                 return None
             return await cleaned.finish([one.base_offset for one in group], group[-1].end_offset)
         except BaseException:
-            with trio.CancelScope(shield=True):
-                await cleaned.remove()
+            await cleaned.remove()
             raise
 
     async def _clean_segment(

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from contextlib import aclosing
 from queue import SimpleQueue
@@ -86,7 +87,7 @@ class _Dialogue:
 async def _carry_out(task: CleaningTask, dialogue: _Dialogue) -> None:
     async with (
         RealDisk([task.directory]) as disk,
-        aclosing(clean(disk, task, dialogue.throttle)) as reports,
+        aclosing(clean(disk, task, dialogue.throttle, now_s=time.monotonic)) as reports,
     ):
         async for report in reports:
             if isinstance(report, CleaningDone):
