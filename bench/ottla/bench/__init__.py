@@ -10,6 +10,7 @@ ledger.py      the file of those answers
 audit.py       is every acknowledged record there, once and in order
 timeline.py    what clients saw, second by second: table, picture, longest gaps
 clusters.py    what needs a cluster of its own: start, failover, replication, heartbeats
+storage.py     appends, recovery, and a broker of many partitions
 local_cluster.py  that cluster: `ottla up` in a process, asked and hurt
 requests.py    small requests over raw sockets: what one request costs a broker
 gate.py          instructions of ten short paths, against a committed table

@@ -368,6 +368,14 @@ BENCHES: dict[str, Bench] = {
     "replication": Bench("acks=1 and acks=all with one and three replicas", "rounds format"),
     "heartbeat": Bench("delay of heartbeats of an idle and of a busy broker", "rounds format"),
     "instructions": Bench("instructions of a broker per request (callgrind)", "rounds format"),
+    "append": Bench("one append to a log, of batches of 1, 16 and 1024 KiB", "rounds format"),
+    "recovery": Bench(
+        "check of logs after a kill, with one and two recovery threads", "rounds format"
+    ),
+    "partitions": Bench(
+        "one broker of 2,000 and of 10,000 partitions: made, stopped, killed, started",
+        "rounds format",
+    ),
     "spark": Bench(
         "throughput of Spark's reads by Ottla's source and by others", f"{_SPARK} partitions"
     ),

@@ -16,6 +16,7 @@ from ottla.bench.local_cluster import StartedCluster, open_local_cluster
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
+from ottla.bench.storage import append, partitions, recovery
 from ottla.model.settings.endpoints import parse_bootstrap
 
 Figures = dict[str, Any]
@@ -218,5 +219,8 @@ MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
     "replication": replication,
     "heartbeat": heartbeat,
     "instructions": instructions,
+    "append": append,
+    "recovery": recovery,
+    "partitions": partitions,
 }
 """By the name they have on the command line."""
