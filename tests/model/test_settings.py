@@ -292,19 +292,9 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
         for key, definition in [*TOPIC_DEFINITIONS.items(), *broker_definitions().items()]
         if definition.has_no_effect_yet
     }
-    no_compaction = ("logs are not compacted", ())
     no_throttle = ("replication is not throttled", ())
     assert marked == {
-        "cleanup.policy": ("logs are not compacted", ("compact",)),
-        "log.cleanup.policy": ("logs are not compacted", ("compact",)),
-        "delete.retention.ms": no_compaction,
-        "log.cleaner.delete.retention.ms": no_compaction,
-        "max.compaction.lag.ms": no_compaction,
-        "log.cleaner.max.compaction.lag.ms": no_compaction,
-        "min.compaction.lag.ms": no_compaction,
-        "log.cleaner.min.compaction.lag.ms": no_compaction,
-        "min.cleanable.dirty.ratio": no_compaction,
-        "log.cleaner.min.cleanable.ratio": no_compaction,
+        "log.cleaner.enable": ("compacted topics are always compacted", ("false",)),
         "leader.replication.throttled.replicas": no_throttle,
         "follower.replication.throttled.replicas": no_throttle,
         "leader.replication.throttled.rate": no_throttle,
@@ -318,20 +308,25 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
             (),
         ),
     }
-    assert TOPIC_DEFINITIONS["delete.retention.ms"].documentation.endswith(
-        " It has no effect yet: logs are not compacted."
+    assert TOPIC_DEFINITIONS["leader.replication.throttled.replicas"].documentation.endswith(
+        " It has no effect yet: replication is not throttled."
     )
-    assert TOPIC_DEFINITIONS["cleanup.policy"].documentation.endswith(
-        " The value compact has no effect yet: logs are not compacted."
+    assert broker_definitions()["log.cleaner.enable"].documentation.endswith(
+        " The value false has no effect yet: compacted topics are always compacted."
     )
 
 
 def test_only_what_is_set_in_vain_is_named_as_such() -> None:
-    assert settings_without_effect(TOPIC_DEFINITIONS, {"cleanup.policy": "delete"}) == {}
+    known = broker_definitions()
+    assert settings_without_effect(known, {"log.cleaner.enable": "true"}) == {}
     assert settings_without_effect(
-        TOPIC_DEFINITIONS,
-        {"cleanup.policy": "delete, compact", "segment.ms": "1", "delete.retention.ms": "9"},
+        known,
+        {
+            "log.cleaner.enable": "false",
+            "log.roll.ms": "1",
+            "leader.replication.throttled.rate": "9",
+        },
     ) == {
-        "cleanup.policy": "logs are not compacted",
-        "delete.retention.ms": "logs are not compacted",
+        "log.cleaner.enable": "compacted topics are always compacted",
+        "leader.replication.throttled.rate": "replication is not throttled",
     }

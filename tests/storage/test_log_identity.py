@@ -337,7 +337,7 @@ async def test_a_checkpoint_during_a_clean_stop_forgets_no_closed_log(
             for _ in range(50):
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-    for name, offset in zip(CHECKPOINT_FILES, (60, 50, 60), strict=True):
+    for name, offset in zip(CHECKPOINT_FILES[:3], (60, 50, 60), strict=True):
         found = parse_checkpoint(await disk.read_file(f"/one/{name}"))
         assert found.keys() == {A0}
         assert name == CHECKPOINT_FILES[0] or found[A0] == offset

@@ -3,7 +3,9 @@
 import logging
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import trio
@@ -12,7 +14,7 @@ from ottla.broker.broker_core import BROKER_API_KEYS, BrokerCore, ReplicaPorts
 from ottla.broker.cluster.assignments_driver import Assignments
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.cluster.drain_api import DrainApi, refused_drain
-from ottla.broker.cluster.dynamic_settings import MAX_CONNECTIONS, DynamicSettings
+from ottla.broker.cluster.dynamic_settings import CLEANER_SETTINGS, MAX_CONNECTIONS, DynamicSettings
 from ottla.broker.cluster.lifecycle import Lifecycle
 from ottla.broker.cluster.lifecycle_driver import LifecycleDriver
 from ottla.broker.cluster.metadata_cache import ImageWatch
@@ -261,7 +263,11 @@ class Broker:
         self.member.add_publisher(
             DynamicSettings(
                 self.config,
-                {MAX_CONNECTIONS: self.server.bound_connections, CORDONED_LOG_DIRS: self._cordon},
+                {
+                    MAX_CONNECTIONS: self.server.bound_connections,
+                    CORDONED_LOG_DIRS: self._cordon,
+                    **{key: partial(self._set_up_cleaner, key) for key in CLEANER_SETTINGS},
+                },
             )
         )
         self.member.add_publisher(SettingsWithoutEffect())
@@ -423,6 +429,9 @@ class Broker:
         """Wait until the metadata says that a replica of ours lies in a directory (KIP-858)."""
         while not self._replicas.is_placed(at, directory_id):
             await trio.sleep(PLACED_POLL_S)
+
+    def _set_up_cleaner(self, key: str, value: Any) -> None:
+        self.logs.cleaner.reconfigure(**{CLEANER_SETTINGS[key]: value})
 
     def _cordon(self, paths: tuple[str, ...]) -> None:
         """Have directories take no new replica, and all others take some again."""

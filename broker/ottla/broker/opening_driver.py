@@ -92,6 +92,7 @@ async def open_broker(
             rng,
             cluster_id=await _cluster_id(disk, config, rpc),
             errors=errors,
+            runner=seams.cleaning,
         ) as logs,
     ):
         properties = await _metadata_identity(disk, config, logs, rng)

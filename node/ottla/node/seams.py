@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from ottla.model.seams import Clock, Rng
 from ottla.rpc.rpc_seam import OpenRpc
+from ottla.storage.cleaner.cleaning_runner import CleaningRunner
 from ottla.storage.disk_seam import Disk
 
 R = TypeVar("R")
@@ -41,3 +42,5 @@ class NodeSeams:
     open_rpc: OpenRpc
     compute: Compute = compute_inline
     """For what would hold the loop too long."""
+    cleaning: CleaningRunner | None = None
+    """Compacts logs; without one that is done in place."""

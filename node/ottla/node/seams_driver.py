@@ -8,6 +8,7 @@ import trio
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.seams import NodeSeams
 from ottla.rpc.rpc_driver import open_rpc_runtime
+from ottla.storage.cleaner.worker_pool_driver import WorkerPool
 from ottla.storage.disk import RealDisk
 
 R = TypeVar("R")
@@ -26,4 +27,5 @@ def real_seams() -> NodeSeams:
         open_disk=RealDisk,
         open_rpc=open_rpc_runtime,
         compute=compute_in_thread,
+        cleaning=WorkerPool(),
     )

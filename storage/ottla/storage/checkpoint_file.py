@@ -1,6 +1,7 @@
 """Kafka's offset checkpoints: version, count, then `topic partition offset` a line.
 
-One format for the recovery points, the log start offsets and the high watermarks of a directory.
+One format for the recovery points, the log start offsets, the high watermarks and, of compacted
+logs, the first dirty offsets of a directory.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from ottla.model.ids import Offset, TopicPartition
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 VERSION = 0
 
 

@@ -1,7 +1,7 @@
 """The offset checkpoints of one log directory, whose lines belong to topic ids and not to names.
 
-Recovery points, log starts and high watermarks are three files in Kafka's format; a side file holds
-the topic id of each line (`checkpoint_topics`).  Invariants:
+Recovery points, log starts, high watermarks and first dirty offsets are files in Kafka's format; a
+side file holds the topic id of each line (`checkpoint_topics`).  Invariants:
 
 - LineOfOneTopic: no file holds a line for a partition whose id in the side file is another's.  The
   side file is durable before a line is; an id is replaced only after the lines are gone.
@@ -21,6 +21,7 @@ import trio
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.storage.checkpoint_file import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
@@ -38,7 +39,12 @@ _LOGGER = logging.getLogger(__name__)
 
 V = TypeVar("V")
 
-CHECKPOINT_FILES = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
+CHECKPOINT_FILES = (
+    RECOVERY_POINT_FILE,
+    LOG_START_FILE,
+    HIGH_WATERMARK_FILE,
+    CLEANER_OFFSET_FILE,
+)
 
 
 class CheckpointLine(NamedTuple):

@@ -23,18 +23,14 @@ from ottla.storage.file_tasks import FileTasks, file_task
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_failures import LogFailures
 from ottla.storage.producer_files import ProducerFiles
-from ottla.storage.producer_state import ProducerRoom, ProducerStates
+from ottla.storage.producer_state import ProducerStates
 from ottla.storage.recovery import LoadedLog, load_producers
 from ottla.storage.retention import deletable_count
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 
 
-async def _told_nobody(log: "LocalLog") -> None:
-    """Do nothing: whoever opened the log keeps no checkpoint of it."""
-
-
-async def _not_cleaned(log: "LocalLog", offset: Offset) -> None:
-    """Do nothing: this log is never cleaned."""
+async def _told_nobody(*told: object) -> None:
+    """Do nothing: whoever opened the log keeps no checkpoint of it, and never cleans it."""
 
 
 class LocalLog(LogFailures):
@@ -64,13 +60,14 @@ class LocalLog(LogFailures):
         they go at once."""
         self.on_cut: Callable[[Offset], None] = lambda offset: None
         """Called as soon as all from an offset on is gone, so that a copy of the log follows."""
-        self.before_cut: Callable[[LocalLog, Offset], Awaitable[None]] = _not_cleaned
-        """Awaited before anything from an offset on is cut off: a cleaning of the log ends, and
-        what was clean from there on does not count for clean any more."""
+        self.before_cut: Callable[[LocalLog, Offset], Awaitable[None]] = _told_nobody
+        """Awaited before all from an offset on is cut off: a cleaning of the log ends."""
         self.after_cut: Callable[[LocalLog], None] = lambda log: None
-        """Called when that is done: the log may be cleaned again."""
+        """Called after that: the log may be cleaned again."""
         self.is_being_cleaned = False
         """Segments are being rewritten: none is removed until that has ended."""
+        self.first_dirty_offset = loaded.log_start_offset
+        """Everything below was compacted."""
         self.file_tasks = FileTasks()
         self.topic_id = topic_id
         self.unflushed_since_ms: int | None = None
@@ -326,11 +323,18 @@ class LocalLog(LogFailures):
         try:
             # A batch that `offset` lies within goes whole: it begins in that segment.
             segment = self._segments[self._segment_index(offset)]
-            await self.before_cut(self, segment.base_offset)
-            self._check_online()
+            await self._end_cleaning(segment.base_offset)
             return await self._truncate_to(offset)
         finally:
             self.after_cut(self)
+
+    async def _end_cleaning(self, offset: Offset) -> None:
+        try:
+            await self.before_cut(self, offset)
+        except OSError as error:
+            self._refuse(error)
+        self._check_online()
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
 
     async def _truncate_to(self, offset: Offset) -> bool:
         try:
@@ -400,17 +404,12 @@ class LocalLog(LogFailures):
         states.enter(self._producers.leave())
         self._producers = states
 
-    def share_producer_room(self, room: ProducerRoom) -> None:
-        """Bound the producers remembered together with other logs."""
-        self._producers.enter(room)
-
     @file_task
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; the log is empty and begins and ends at `offset`."""
         self._check_online()
         try:
-            await self.before_cut(self, min(offset, self.log_start_offset))
-            self._check_online()
+            await self._end_cleaning(min(offset, self.log_start_offset))
             await self._begin_again_at(offset)
         finally:
             self.after_cut(self)

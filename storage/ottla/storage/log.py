@@ -24,7 +24,7 @@ from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.file_tasks import file_task
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_reads import ReadableLog
-from ottla.storage.producer_state import ProducerEntry, ProducerStates
+from ottla.storage.producer_state import ProducerEntry, ProducerRoom, ProducerStates
 from ottla.storage.recovery import (
     LogLoader,
     Progress,
@@ -108,6 +108,10 @@ class Log(ReadableLog):
         self.high_watermark = offset
         self._producers.on_high_watermark(offset)
         return True
+
+    def share_producer_room(self, room: ProducerRoom) -> None:
+        """Bound the producers remembered together with other logs."""
+        self._producers.enter(room)
 
     # --- two logs of one partition ---
 
@@ -374,6 +378,11 @@ class Log(ReadableLog):
     def is_being_changed(self) -> bool:
         """Whether a truncation or a removal of segments is under way."""
         return self._is_cutting or self._is_removing or bool(self._leaving)
+
+    def note_clean_to(self, offset: Offset) -> None:
+        """Take an offset for the first dirty one, if the log has it; else all of it is dirty."""
+        is_here = self.log_start_offset <= offset <= self.end_offset
+        self.first_dirty_offset = offset if is_here else self.log_start_offset
 
     @file_task
     async def replace_segments(self, cleaned: CleanedFiles) -> None:

@@ -34,6 +34,10 @@ class LogConfig:
     compression_level: int | None = None
     """The level of that codec; None is the library's own."""
     is_compacted: bool = False
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    delete_retention_ms: int = DAY_MS
     is_every_record_checked: bool = False
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
@@ -54,7 +58,7 @@ class LogConfig:
         """Take a topic's settings over."""
         return cls(
             segment_bytes=topic.segment_bytes,
-            segment_ms=topic.segment_ms,
+            segment_ms=_segment_ms_of(topic),
             segment_jitter_ms=topic.segment_jitter_ms,
             segment_index_bytes=topic.segment_index_bytes,
             index_interval_bytes=topic.index_interval_bytes,
@@ -66,6 +70,10 @@ class LogConfig:
             codec=CODECS.get(topic.compression_type),
             compression_level=_compression_level_of(topic),
             is_compacted=topic.is_compacted,
+            min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms=topic.min_compaction_lag_ms,
+            max_compaction_lag_ms=topic.max_compaction_lag_ms,
+            delete_retention_ms=topic.delete_retention_ms,
             is_every_record_checked=topic.record_validation == "full",
             flush_messages=topic.flush_messages,
             flush_ms=topic.flush_ms,
@@ -75,6 +83,13 @@ class LogConfig:
             producer_id_expiration_ms=producer_id_expiration_ms,
             file_delete_delay_ms=topic.file_delete_delay_ms,
         )
+
+
+def _segment_ms_of(topic: TopicConfig) -> int:
+    """Return when a segment rolls: only what is closed is compacted, so max.compaction.lag.ms."""
+    if not topic.is_compacted:
+        return topic.segment_ms
+    return min(topic.segment_ms, topic.max_compaction_lag_ms)
 
 
 def _compression_level_of(topic: TopicConfig) -> int | None:

@@ -17,17 +17,20 @@ from uuid import UUID
 import trio
 
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Offset, TopicPartition
+from ottla.model.ids import TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.checkpoints_driver import CheckpointLine
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
+from ottla.storage.cleaner.cleaning_runner import CleaningRunner
 from ottla.storage.delayed_removal_driver import DelayedRemoval
 from ottla.storage.disk_errors import is_disk_failure, meaning_of
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log
+from ottla.storage.log_checkpoints import CHECKPOINTS, lines_of
+from ottla.storage.log_cleaning_driver import open_cleaner
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LOGS_MADE_AT_ONCE, LogDirectory, open_directories
 from ottla.storage.log_moves_driver import LogMoves
@@ -54,6 +57,7 @@ async def open_log_manager(
     *,
     cluster_id: str | None = None,
     errors: UnexpectedErrors | None = None,
+    runner: CleaningRunner | None = None,
 ) -> AsyncIterator["LogManager"]:
     """Lock and check every directory; `recover` then opens the logs.
 
@@ -61,11 +65,12 @@ async def open_log_manager(
     node, or when none can be used.  Leaving without `shutdown_cleanly` is a crash.
     """
     directories = await open_directories(disk, config, rng, cluster_id)
-    logs = LogManager(disk, config, clock, rng, directories, errors)
+    logs = LogManager(disk, config, clock, rng, directories, errors, runner)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(logs.end_when_every_directory_failed)
             nursery.start_soon(logs.run_periodically)
+            nursery.start_soon(logs.cleaner.run)
             logs.nursery = logs.moves.nursery = nursery
             yield logs
             nursery.cancel_scope.cancel()
@@ -84,7 +89,9 @@ class LogManager:
         rng: Rng,
         directories: tuple[LogDirectory, ...],
         errors: UnexpectedErrors | None = None,
+        runner: CleaningRunner | None = None,
     ) -> None:
+        """`runner` compacts logs; without one that is done in place."""
         self.directories = directories
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
         """Told once of each directory that went offline, so that the broker can report it."""
@@ -108,6 +115,7 @@ class LogManager:
         self.moves = LogMoves(
             disk, clock, rng, self._errors, self, most=config.move_threads or len(directories)
         )
+        self.cleaner = open_cleaner(self, disk, clock, rng, self._errors, config.cleaner, runner)
 
     # ---- what is where
 
@@ -263,11 +271,12 @@ class LogManager:
         assert partition not in self._placed
         self._placed[partition] = Placed(log, directory)
         log.share_producer_room(self._producer_room)
+        self.cleaner.watch(partition, log)
         log.on_roll = lambda rolled: self.request_flush(partition)
         log.on_disk_failed = lambda failed: self.fail_directory(directory, failed.failure or "")
         log.remove_later = self._upkeep[directory].removal.add
         log.on_log_start_raised = lambda raised: self._keep_log_start(directory, partition, log)
-        log.on_recede = lambda cut: self._write_checkpoint(directory, RECOVERY_POINT_FILE)
+        log.on_recede = lambda cut: self.write_checkpoint(directory, RECOVERY_POINT_FILE)
 
     # ---- making and deleting
 
@@ -349,7 +358,8 @@ class LogManager:
         The name is free for a new topic when this returns, also after a crash.  The log's own tasks
         under way end before: what they remove, they remove by name.
         """
-        async with self._alone_with(partition):
+        async with self._alone_with(partition), self.cleaner.paused(partition):
+            self.cleaner.forget(partition)
             await self.moves.end(partition)
             placed = self._placed.pop(partition, None)
             self._offline.pop(partition, None)
@@ -432,6 +442,7 @@ class LogManager:
             if placed.directory is directory:
                 del self._placed[partition]
                 self._offline[partition] = directory.failure or reason
+                self.cleaner.abort(partition)
                 placed.log.abandon()
         self.moves.on_directory_failed(directory)
         self.on_directory_failed(directory)
@@ -498,11 +509,12 @@ class LogManager:
 
     async def _checkpoint_in(self, directory: LogDirectory, name: str) -> None:
         try:
-            await self._write_checkpoint(directory, name)
+            await self.write_checkpoint(directory, name)
         except OSError as error:
             self.judge(directory, error)
 
-    async def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
+    async def write_checkpoint(self, directory: LogDirectory, name: str) -> None:
+        """Write one checkpoint of a directory.  OSError if it cannot be."""
         await directory.checkpoints.write(name, lambda: self._lines(directory, name))
 
     async def _keep_log_start(
@@ -512,11 +524,11 @@ class LogManager:
         assert log.topic_id is not None
         kept = directory.checkpoints.durable_offset_of(LOG_START_FILE, partition, log.topic_id)
         if log.log_start_offset > (kept or 0):
-            await self._write_checkpoint(directory, LOG_START_FILE)
+            await self.write_checkpoint(directory, LOG_START_FILE)
 
     def _lines(self, directory: LogDirectory, name: str) -> dict[TopicPartition, CheckpointLine]:
         lines = directory.checkpoints.lines_of(name, self._offline.keys() - self._placed.keys())
-        lines.update({at: _line_of(name, log) for at, log in self.in_directory(directory)})
+        lines.update(lines_of(name, self.in_directory(directory)))
         return lines
 
     def apply_retention_soon(self) -> None:
@@ -536,6 +548,7 @@ class LogManager:
         """Flush and close every log, then say so in each directory's marker."""
         self._is_closing = True
         await self.moves.stop()
+        await self.cleaner.stop()
         for partition in list(self._changing):  # what is being made or deleted is so to its end
             async with self._alone_with(partition):
                 pass
@@ -561,7 +574,7 @@ class LogManager:
                     is_clean = False
                 await wait_until_idle(log)
                 for name in CHECKPOINTS:
-                    lines[name][partition] = _line_of(name, log)
+                    lines[name].update(lines_of(name, [(partition, log)]))
                 self._placed.pop(partition, None)
                 await trio.lowlevel.checkpoint()
 
@@ -585,15 +598,3 @@ class LogManager:
         self._placed.clear()
         for directory in self.directories:
             directory.release()
-
-
-CHECKPOINTS: dict[str, Callable[[Log], Offset]] = {
-    RECOVERY_POINT_FILE: lambda log: log.recovery_checkpoint,
-    LOG_START_FILE: lambda log: log.log_start_offset,
-    HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
-}
-
-
-def _line_of(name: str, log: Log) -> CheckpointLine:
-    assert log.topic_id is not None
-    return CheckpointLine(log.topic_id, CHECKPOINTS[name](log))

@@ -78,6 +78,10 @@ def _nothing_told(partition: TopicPartition, directory_id: UUID) -> None:
     """Do nothing: there is no cluster."""
 
 
+async def _not_cleaned(partition: TopicPartition) -> None:
+    """Return at once: no log is cleaned."""
+
+
 class LogMoves:
     """The moves under way."""
 
@@ -92,6 +96,9 @@ class LogMoves:
         """Returns once the cluster knows a partition in the directory of this id."""
         self.take_back: Callable[[TopicPartition, UUID], None] = _nothing_told
         """Called with where a partition lies whose move ended after the cluster was told of it."""
+        self.end_cleaning: Callable[[TopicPartition], Awaitable[None]] = _not_cleaned
+        """Awaited before a log is copied: one that is cleaned meanwhile may lose a deletion before
+        it is copied, of a record that was copied."""
         self._disk = disk
         self._clock = clock
         self._rng = rng
@@ -121,8 +128,9 @@ class LogMoves:
             if under_way.target is target and not under_way.given_up.is_set():
                 return
             under_way.give_up()
-        source = self._logs.get(partition)
+        source, directory = self._logs.get(partition), self._logs.directory_of(partition)
         assert source is not None
+        assert directory is not None
         ports = MovePorts(
             disk=self._disk,
             clock=self._clock,
@@ -136,7 +144,11 @@ class LogMoves:
         move = LogMove(ports, partition, source, target)
         self._moves[partition] = move
         assert self.nursery is not None
-        self.nursery.start_soon(self._run, move, under_way)
+        self.nursery.start_soon(self._run, move, under_way, directory)
+
+    def is_moving(self, partition: TopicPartition) -> bool:
+        """Whether a partition is on its way, or its old log not let go yet."""
+        return partition in self._moves
 
     async def end(self, partition: TopicPartition) -> None:
         """Give a partition's move up; return when nothing of it is left."""
@@ -162,9 +174,10 @@ class LogMoves:
             if move.copy is not None and not move.has_changed_over:
                 move.copy.abandon()
 
-    async def _run(self, move: LogMove, earlier: LogMove | None) -> None:
-        partition, source_directory = move.partition, self._logs.directory_of(move.partition)
-        assert source_directory is not None
+    async def _run(
+        self, move: LogMove, earlier: LogMove | None, source_directory: LogDirectory
+    ) -> None:
+        partition = move.partition
         try:
             if earlier is not None:
                 await earlier.ended.wait()
@@ -188,6 +201,7 @@ class LogMoves:
 
     async def _move(self, move: LogMove) -> None:
         try:
+            await self.end_cleaning(move.partition)
             await move.run()
         except (RefusedError, CorruptDataError) as error:
             _LOGGER.error("%s does not move to %s: %s", move.partition, move.target.path, error)

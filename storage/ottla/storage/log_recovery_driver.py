@@ -19,7 +19,12 @@ from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import MIB
 from ottla.model.seams import Clock, Rng
-from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from ottla.storage.checkpoint_file import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+)
 from ottla.storage.directory_names import DirectoryKind, parse_directory_name, stray_name
 from ottla.storage.directory_view import DirectoryView, small_files
 from ottla.storage.disk_errors import DiskError, meaning_of
@@ -292,6 +297,9 @@ async def _recover_log(
     high_watermark = checkpointed(HIGH_WATERMARK_FILE)
     if high_watermark is not None:
         log.update_high_watermark(min(high_watermark, log.end_offset))
+    first_dirty_offset = checkpointed(CLEANER_OFFSET_FILE)
+    if first_dirty_offset is not None:
+        log.note_clean_to(first_dirty_offset)
     if log.recovery_checkpoint < recovery_point:
         found.receded.append(partition)
     found.logs[partition] = log

@@ -10,6 +10,8 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 
+THROTTLED = "follower.replication.throttled.replicas"
+
 
 def image_with(configs: dict[tuple[int, str], dict[str, str]]) -> MetadataImage:
     return MetadataImage(
@@ -23,15 +25,15 @@ async def test_a_setting_without_effect_is_warned_about_once(
     settings = SettingsWithoutEffect()
     first = image_with(
         {
-            (TOPIC_RESOURCE, "orders"): {"cleanup.policy": "compact", "segment.ms": "9"},
-            (TOPIC_RESOURCE, "users"): {"cleanup.policy": "compact,delete"},
-            (TOPIC_RESOURCE, "plain"): {"cleanup.policy": "delete"},
+            (TOPIC_RESOURCE, "orders"): {THROTTLED: "*", "segment.ms": "9"},
+            (TOPIC_RESOURCE, "users"): {THROTTLED: "*"},
+            (TOPIC_RESOURCE, "plain"): {"cleanup.policy": "compact"},
             (TOPIC_RESOURCE, "__consumer_offsets"): {"min.compaction.lag.ms": "1"},
         }
     )
     later = image_with(
         {
-            (TOPIC_RESOURCE, "plain"): {"cleanup.policy": "compact"},
+            (TOPIC_RESOURCE, "plain"): {THROTTLED: "*"},
             (BROKER_RESOURCE, ""): {"leader.replication.throttled.rate": "1000"},
         }
     )
@@ -40,7 +42,7 @@ async def test_a_setting_without_effect_is_warned_about_once(
         assert len(caplog.messages) == 1
         assert (
             caplog.messages[0].endswith(
-                " sets cleanup.policy=compact, which has no effect yet: logs are not compacted; "
+                f" sets {THROTTLED}=*, which has no effect yet: replication is not throttled; "
                 "so may others"
             )
             or "users" in caplog.messages[0]

@@ -8,7 +8,8 @@ the broker's file, default.  Dynamic settings are:
 * `unclean.leader.election.enable`: the controller's elections;
 * `producer.id.expiration.ms`: with the logs' settings, in `replica_manager`;
 * `max.connections`: the socket server, through this publisher;
-* `cordoned.log.dirs`: the log directories, through this publisher.
+* `cordoned.log.dirs`: the log directories, through this publisher;
+* `log.cleaner.*` that is the broker's own: the log cleaner, through this publisher.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,21 +20,30 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.declare import definitions
 
 MAX_CONNECTIONS = "max.connections"
 PRODUCER_ID_EXPIRATION_MS = "producer.id.expiration.ms"
+CLEANER_SETTINGS: Mapping[str, str] = {
+    key: definition.field_name
+    for key, definition in definitions(CleanerConfig).items()
+    if definition.is_dynamic
+}
+"""The log cleaner's dynamic settings, and its fields that hold them."""
 
 
 def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> Any:
     """Return the value of one of the broker's own dynamic settings."""
-    definition = definitions(BrokerConfig)[key]
+    is_of_cleaner = key in CLEANER_SETTINGS
+    part = config.cleaner if is_of_cleaner else config
+    definition = definitions(CleanerConfig if is_of_cleaner else BrokerConfig)[key]
     assert definition.is_dynamic
     for name in (str(config.node_id), CLUSTER_DEFAULT):
         text = image.config(BROKER_RESOURCE, name).get(key)
         if text is not None:
             return definition.value_of(text)
-    return getattr(config, definition.field_name)
+    return getattr(part, definition.field_name)
 
 
 class DynamicSettings:

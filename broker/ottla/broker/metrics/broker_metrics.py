@@ -15,6 +15,8 @@ from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.consumer_group import ConsumerGroupState
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.logs.fetch_session import FetchSessionCache
+from ottla.broker.metrics.cleaner_metrics import cleaner_families
+from ottla.broker.metrics.families import counter, gauge, gauges
 from ottla.broker.metrics.partition_metrics import partition_families
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
@@ -30,10 +32,8 @@ from ottla.node.quorum_metrics import metadata_families, quorum_families
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import (
     Family,
-    Labels,
     MetricKind,
     Registry,
-    Sample,
     Value,
     summary_of,
 )
@@ -80,6 +80,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: parts.times.families(parts.now_ms()))
     registry.register(lambda: _followers(parts.fetchers))
     registry.register(lambda: _logs(parts.logs))
+    registry.register(lambda: cleaner_families(parts.logs))
     registry.register(lambda: _flushes(parts))
     registry.register(lambda: _network(parts.network()))
     registry.register(lambda: _groups(list(parts.shards())))
@@ -284,24 +285,6 @@ def _heartbeats(delays: Mapping[str, float]) -> Iterator[Family]:
         "The longest of these.",
         delays["heartbeat.delay.longest.ms"] / 1_000,
     )
-
-
-# ---- families of one number, or of a few
-
-
-def gauge(mbean: str, text: str, value: Value) -> Family:
-    """Return one number of Kafka's."""
-    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, (), (((), value),))
-
-
-def counter(mbean: str, text: str, value: Value) -> Family:
-    """Return one number of Kafka's that only grows."""
-    return Family(prometheus_name(mbean), MetricKind.COUNTER, text, (), (((), value),))
-
-
-def gauges(mbean: str, text: str, label_names: Labels, samples: Iterable[Sample]) -> Family:
-    """Return some numbers of Kafka's."""
-    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, label_names, samples)
 
 
 def _plain(name: str, text: str, value: Value) -> Family:

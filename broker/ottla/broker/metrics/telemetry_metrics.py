@@ -7,7 +7,7 @@ would be thousands of series.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ottla.broker.metrics.broker_metrics import counter, gauge
+from ottla.broker.metrics.families import counter, gauge
 from ottla.telemetry.exporter import Exporter
 from ottla.telemetry.instances import ClientInstances
 from ottla.telemetry.instruments import Family, MetricKind

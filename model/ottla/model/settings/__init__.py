@@ -7,6 +7,7 @@ topic.py            settings of one topic, with the broker key that gives each i
 quorum.py           how fast a quorum notices things, and when it writes snapshots
 groups.py           how groups are coordinated, and how their offsets are kept
 group_overrides.py  what one group may have for itself
+cleaner.py          how compacted logs are cleaned
 client_metrics.py   what clients are asked to report
 exporters.py        where metrics go: collectors, a topic, plug-ins
 telemetry.py        whether, and how much of it at once

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT32_MAX, INT64_MAX, MIB
+from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
@@ -347,6 +348,7 @@ class BrokerConfig:
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this broker's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -399,6 +401,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     telemetry, unknown_to_telemetry = values_of(TelemetryConfig, texts)
+    cleaner, unknown_to_cleaner = values_of(CleanerConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this broker a number of its own")
     if not values.get("controller_quorum_voters"):
@@ -412,11 +415,12 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         telemetry=TelemetryConfig(**telemetry),
+        cleaner=CleanerConfig(**cleaner),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics
-    unknown &= unknown_to_exporters & unknown_to_telemetry
+    unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
     return config, unknown - known

@@ -9,6 +9,7 @@ from functools import cache
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.client_metrics import (
     CLIENT_METRICS_DEFINITIONS,
     check_subscription_texts,
@@ -33,6 +34,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(MetricsConfig),
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),
+        **definitions(CleanerConfig),
         **{key: one for key, one in DEFAULT_DEFINITIONS.items() if key not in own},
     }
 

@@ -20,7 +20,6 @@ LONGER_UNITS = {
 }
 """Broker keys whose value is turned to milliseconds before it serves as a topic's default."""
 
-NO_COMPACTION = "logs are not compacted"
 NO_THROTTLE = "replication is not throttled"
 
 REPLICA = re.compile(r"\d+:\d+")
@@ -41,8 +40,6 @@ class TopicConfig:
     cleanup_policy: tuple[str, ...] = setting(
         ("delete",),
         key="cleanup.policy",
-        has_no_effect_yet=NO_COMPACTION,
-        no_effect_values=("compact",),
         one_of=("delete", "compact"),
         broker_keys=("log.cleanup.policy",),
         doc="What becomes of old segments: deleted by age and size, compacted by key, or both.",
@@ -81,7 +78,6 @@ class TopicConfig:
     delete_retention_ms: int = setting(
         DAY_MS,
         key="delete.retention.ms",
-        has_no_effect_yet=NO_COMPACTION,
         kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.cleaner.delete.retention.ms",),
@@ -136,7 +132,6 @@ class TopicConfig:
     max_compaction_lag_ms: int = setting(
         INT64_MAX,
         key="max.compaction.lag.ms",
-        has_no_effect_yet=NO_COMPACTION,
         kind=SettingKind.LONG,
         at_least=1,
         broker_keys=("log.cleaner.max.compaction.lag.ms",),
@@ -175,7 +170,6 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = setting(
         0.5,
         key="min.cleanable.dirty.ratio",
-        has_no_effect_yet=NO_COMPACTION,
         at_least=0,
         at_most=1,
         broker_keys=("log.cleaner.min.cleanable.ratio",),
@@ -184,7 +178,6 @@ class TopicConfig:
     min_compaction_lag_ms: int = setting(
         0,
         key="min.compaction.lag.ms",
-        has_no_effect_yet=NO_COMPACTION,
         kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.cleaner.min.compaction.lag.ms",),

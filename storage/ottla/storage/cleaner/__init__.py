@@ -1,5 +1,15 @@
-"""The passes of the log cleaner: what compaction reads, keeps and writes.
+"""The log cleaner: which logs are compacted when, and what that reads, keeps and writes.
 
+When
+cleaner_driver.py        cleans a broker's logs as long as it lives: start here
+cleaner_manager.py       which log is next, what pauses one, what becomes of failures
+cleanable.py             how much of a log can be cleaned, and whether that is due
+log_tasks.py             what the cleaning of a log is asked
+cleaning_runner.py       the seam behind which cleanings run
+worker_pool_driver.py    cleanings in processes of their own
+in_place_driver.py       cleanings in the broker's loop, for simulated brokers
+
+What
 cleaning_task.py         one cleaning of one partition, its reports, and their lines for a pipe
 clean_driver.py          carries a task out, in a worker process or in place: start here
 worker_driver.py         a process that carries out tasks for a broker

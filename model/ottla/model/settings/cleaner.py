@@ -1,0 +1,73 @@
+"""How one broker compacts logs."""
+
+from dataclasses import dataclass
+
+from ottla.model.limits import KIB, MIB
+from ottla.model.settings.declare import SettingKind, setting
+
+UNTHROTTLED = 1.7976931348623157e308
+"""The largest double, as in Kafka."""
+
+ALWAYS_COMPACTED = "compacted topics are always compacted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerConfig:
+    """The log cleaner: its workers, their memory and how much of the disk they may use."""
+
+    is_enabled: bool = setting(
+        True,
+        key="log.cleaner.enable",
+        has_no_effect_yet=ALWAYS_COMPACTED,
+        no_effect_values=("false",),
+        doc="Whether logs are compacted; deprecated.",
+    )
+    thread_count: int = setting(
+        1,
+        key="log.cleaner.threads",
+        at_least=0,
+        is_dynamic=True,
+        doc="Logs compacted at the same time. A running broker takes half to twice the number that "
+        "is in force.",
+    )
+    io_bytes_per_second_max: float = setting(
+        UNTHROTTLED,
+        key="log.cleaner.io.max.bytes.per.second",
+        kind=SettingKind.DOUBLE,
+        at_least=1,
+        is_dynamic=True,
+        doc="Bytes a second that compaction reads and writes, of all logs together.",
+    )
+    dedupe_buffer_bytes: int = setting(
+        128 * MIB,
+        key="log.cleaner.dedupe.buffer.size",
+        kind=SettingKind.LONG,
+        at_least=MIB,
+        is_dynamic=True,
+        doc="Memory for the keys of the logs that are compacted at the same time, 24 bytes a key; "
+        "a log with more keys takes several passes.",
+    )
+    io_buffer_bytes: int = setting(
+        512 * KIB,
+        key="log.cleaner.io.buffer.size",
+        at_least=0,
+        is_dynamic=True,
+        doc="Bytes read and written at once by all logs that are compacted at the same time.",
+    )
+    buffer_load_factor: float = setting(
+        0.9,
+        key="log.cleaner.io.buffer.load.factor",
+        kind=SettingKind.DOUBLE,
+        at_least=0.01,
+        at_most=1,
+        is_dynamic=True,
+        doc="The part of the memory for keys that is filled at most.",
+    )
+    backoff_ms: int = setting(
+        15_000,
+        key="log.cleaner.backoff.ms",
+        kind=SettingKind.LONG,
+        at_least=0,
+        is_dynamic=True,
+        doc="How long to wait for logs to compact when there is none.",
+    )

@@ -1,0 +1,103 @@
+"""How much of a log can be compacted, and whether that is due.  Pure; the rules are Kafka's.
+
+Below the first dirty offset an earlier cleaning has been.  From there on a log can be cleaned up to
+the last stable offset, its active segment, the first segment that is not flushed yet, and the first
+one with a record younger than `min.compaction.lag.ms`.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from ottla.model.ids import Offset
+from ottla.model.limits import INT64_MAX
+from ottla.storage.log_config import LogConfig
+
+
+class SegmentState(Protocol):
+    """What is asked of a segment."""
+
+    base_offset: Offset
+    size_bytes: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    is_sealed: bool
+
+
+class LogState(Protocol):
+    """What is asked of a log."""
+
+    config: LogConfig
+    log_start_offset: Offset
+    end_offset: Offset
+    first_dirty_offset: Offset
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """End of what is decided."""
+        ...
+
+    @property
+    def segments(self) -> Sequence[SegmentState]:
+        """The segments, oldest first; the last one is active."""
+        ...
+
+
+class Cleanable(NamedTuple):
+    """What a cleaning of one log would find."""
+
+    first_dirty_offset: Offset
+    end_offset: Offset
+    """First uncleanable offset; the first dirty one where nothing can be cleaned."""
+    clean_bytes: int
+    """Bytes of the segments that were cleaned before."""
+    cleanable_bytes: int
+    delay_ms: int
+    """How long the oldest dirty record is over `max.compaction.lag.ms`; 0 where it is not."""
+
+    @property
+    def ratio(self) -> float:
+        """The dirty part of what would be read."""
+        return self.cleanable_bytes / max(1, self.clean_bytes + self.cleanable_bytes)
+
+    def is_due(self, config: LogConfig) -> bool:
+        """Return whether the log is to be cleaned."""
+        if not self.cleanable_bytes:
+            return False
+        return self.delay_ms > 0 or self.ratio > config.min_cleanable_dirty_ratio
+
+
+def first_dirty_offset_of(log: LogState) -> Offset:
+    """Return where a cleaning goes on; an offset that cannot be right is the log's start."""
+    is_right = log.log_start_offset <= log.first_dirty_offset <= log.end_offset
+    return log.first_dirty_offset if is_right else log.log_start_offset
+
+
+def cleanable_of(log: LogState, now_ms: int) -> Cleanable:
+    """Return what a cleaning of a log would find now."""
+    segments, config = log.segments, log.config
+    first_dirty = first_dirty_offset_of(log)
+    end_offset = min(log.last_stable_offset, segments[-1].base_offset)
+    clean_bytes = cleanable_bytes = 0
+    oldest_ms = INT64_MAX
+    youngest_ms = now_ms - config.min_compaction_lag_ms
+    for segment, following in pairwise(segments):
+        if segment.base_offset >= end_offset:
+            break
+        is_clean = following.base_offset <= first_dirty
+        is_young = config.min_compaction_lag_ms > 0 and segment.max_timestamp_ms > youngest_ms
+        if not segment.is_sealed or (is_young and not is_clean):
+            end_offset = segment.base_offset
+            break
+        if is_clean:
+            clean_bytes += segment.size_bytes
+            continue
+        cleanable_bytes += segment.size_bytes
+        if segment.first_timestamp_ms > 0:
+            oldest_ms = min(oldest_ms, segment.first_timestamp_ms)
+    if end_offset <= first_dirty:
+        end_offset, cleanable_bytes, oldest_ms = first_dirty, 0, INT64_MAX
+    delay_ms = 0
+    if oldest_ms < INT64_MAX and config.max_compaction_lag_ms < INT64_MAX:
+        delay_ms = max(0, now_ms - oldest_ms - config.max_compaction_lag_ms)
+    return Cleanable(first_dirty, end_offset, clean_bytes, cleanable_bytes, delay_ms)

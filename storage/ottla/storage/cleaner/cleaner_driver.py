@@ -1,0 +1,428 @@
+"""Cleans the compacted logs of a broker, some at a time, as long as it lives.
+
+Each of `log.cleaner.threads` slots takes the dirtiest log that is due, has it cleaned by the
+runner, swaps in one new segment after the other, and writes down up to where the log is clean.  A
+slot that finds none waits for `log.cleaner.backoff.ms`.  The event loop waits for none of that.
+
+A cleaning ends at once where somebody changes the log (`pause`): what was swapped in stays, and the
+rest is cleaned another time.  Before a cleaning begins the log is flushed, so that nothing it goes
+by is lost, and the recovery point is written down, so that a start never checks what it left.
+"""
+
+import logging
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from heapq import nlargest
+from typing import Any, Protocol
+
+import trio
+
+from ottla.model.background_driver import keep_running
+from ottla.model.errors import CorruptDataError, RefusedError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.model.limits import INT64_MAX
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.cleaner import CleanerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.storage.cleaner.cleanable import cleanable_of
+from ottla.storage.cleaner.cleaner_manager import Choice, CleanerManager
+from ottla.storage.cleaner.cleaning_runner import CleaningRunner, WorkerDiedError
+from ottla.storage.cleaner.cleaning_task import CleanedGroup, CleaningDone, CleaningStats
+from ottla.storage.cleaner.log_tasks import task_of
+from ottla.storage.disk_seam import Disk
+from ottla.storage.local_log import LocalLog
+from ottla.storage.log import Log
+from ottla.storage.segment_swap import remove_cleaned
+
+_LOGGER = logging.getLogger(__name__)
+
+LOGS_PER_TURN = 100
+"""Logs looked at before other tasks get their turn; each takes some 10 us."""
+
+CANDIDATES_MAX = 100
+"""Logs that are compared in one turn once they are known to be due."""
+
+FATES = {True: "set aside", False: "tried again later"}
+
+
+class CleanedLogs(Protocol):
+    """What the cleaner needs of the log manager."""
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every partition that serves, with its log."""
+        ...
+
+    def is_moving(self, partition: TopicPartition) -> bool:
+        """Whether a partition is on its way to another directory."""
+        ...
+
+    async def keep_recovery_point(self, partition: TopicPartition, log: Log, at: Offset) -> None:
+        """Return once the recovery point's checkpoint says `at` or more.  OSError if it cannot."""
+        ...
+
+    async def keep_first_dirty(self, partition: TopicPartition) -> None:
+        """Write down up to where a log is clean.  OSError if it cannot be."""
+        ...
+
+    def on_file_error(self, path: str, error: OSError) -> None:
+        """Judge an error of a log's disk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LastCleaning:
+    """What the last cleaning of a log did."""
+
+    ended_ms: int
+    seconds: float
+    stats: CleaningStats
+
+
+@dataclass(slots=True)
+class CleanerFigures:
+    """What all cleanings together came to."""
+
+    cleaning_count: int = 0
+    failure_count: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    keyless_record_count: int = 0
+    seconds_max: float = 0.0
+    """The longest cleaning of the last round of each slot."""
+    map_part_max: float = 0.0
+    dirty_ratio_max: float = 0.0
+    delay_ms_max: int = 0
+    last_round_ms: int = 0
+
+
+class _Running:
+    """A cleaning under way."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+
+
+class LogCleaner:
+    """The cleaner of one broker."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        rng: Rng,
+        errors: UnexpectedErrors,
+        config: CleanerConfig,
+        logs: CleanedLogs,
+        runner: CleaningRunner,
+    ) -> None:
+        self.config = config
+        self.runner = runner
+        self.figures = CleanerFigures(last_round_ms=clock.wall_ms())
+        self.last: dict[TopicPartition, LastCleaning] = {}
+        """The last cleaning of each partition that is here."""
+        self.manager = CleanerManager()
+        self._disk = disk
+        self._clock = clock
+        self._rng = rng
+        self._errors = errors
+        self._logs = logs
+        self._running: dict[TopicPartition, _Running] = {}
+        self._wanted = trio.Event()
+        self._slots_changed = trio.Event()
+        self._slots: set[int] = set()
+        self._throttle_free_at = 0.0
+        self._is_stopped = False
+
+    # ---- running
+
+    async def run(self) -> None:
+        """Clean until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._slots_changed = trio.Event()
+                for index in set(range(self.config.thread_count)) - self._slots:
+                    self._slots.add(index)
+                    work = partial(self._run_slot, index)
+                    nursery.start_soon(keep_running, f"log cleaner {index}", work, self._errors)
+                await self._slots_changed.wait()
+
+    def reconfigure(self, **changes: Any) -> None:
+        """Take new values of settings; what is under way goes on with the old ones."""
+        self.config = replace(self.config, **changes)
+        self._slots_changed.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._wanted.set()
+        self._wanted = trio.Event()
+
+    async def _run_slot(self, index: int) -> None:
+        """Clean one log after the other while the slot is one of those there shall be."""
+        while index < self.config.thread_count and not self._is_stopped:
+            wanted = self._wanted
+            if not await self._clean_dirtiest():
+                await self.runner.end_idle()
+                with trio.move_on_after(max(self.config.backoff_ms, 1) / 1_000):
+                    await wanted.wait()
+        self._slots.discard(index)
+
+    async def _clean_dirtiest(self) -> bool:
+        """Clean the dirtiest log; return whether there was one."""
+        candidates = await self._candidates()
+        choice = self.manager.choose(candidates, self._clock.wall_ms())
+        if choice is None:
+            return False
+        await self._clean(choice)
+        return True
+
+    async def _candidates(self) -> list[tuple[TopicPartition, Log]]:
+        """Return the dirtiest logs that may be due, looking at some in a turn."""
+        found: list[tuple[float, TopicPartition, Log]] = []
+        now_ms = self._clock.wall_ms()
+        delay_ms_max, ratio_max = 0, 0.0
+        for count, (partition, log) in enumerate(self._logs, 1):
+            if log.config.is_compacted and log.failure is None and self._may_be_cleaned(log):
+                await self._learn_first_timestamps(log)
+                cleanable = cleanable_of(log, now_ms)
+                delay_ms_max = max(delay_ms_max, cleanable.delay_ms)
+                ratio_max = max(ratio_max, cleanable.ratio if cleanable.cleanable_bytes else 0.0)
+                if not self._logs.is_moving(partition):
+                    found.append((cleanable.ratio, partition, log))
+            if count % LOGS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+        self.figures.delay_ms_max, self.figures.dirty_ratio_max = delay_ms_max, ratio_max
+        self.figures.last_round_ms = now_ms
+        best = nlargest(CANDIDATES_MAX, found, key=lambda each: each[0])
+        wanted = [each for each in found if self.manager.is_wanted(each[1])]
+        return [
+            (partition, log)
+            for _, partition, log in dict.fromkeys([*wanted, *best])
+            if log.failure is None
+            and not log.is_being_changed
+            and not self._logs.is_moving(partition)
+        ]
+
+    def _may_be_cleaned(self, log: Log) -> bool:
+        return log.segment_count > 1 and not log.is_being_changed and not log.is_being_cleaned
+
+    async def _learn_first_timestamps(self, log: Log) -> None:
+        """Read the first timestamps of dirty segments where the longest lag needs them."""
+        if log.config.max_compaction_lag_ms == INT64_MAX:
+            return
+        for segment in log.segments[:-1]:
+            is_known = segment.first_timestamp_ms >= 0 or not segment.size_bytes
+            if segment.base_offset >= log.first_dirty_offset and not is_known:
+                try:
+                    await segment.load_first_timestamp()
+                except OSError as error:
+                    if log.failure is None and not segment.file.is_closed:
+                        self._logs.on_file_error(segment.file.path, error)
+                    return
+
+    # ---- one cleaning
+
+    async def _clean(self, choice: Choice[Log]) -> None:
+        """Clean a log; whatever comes of it, it is not being cleaned in the end."""
+        partition, log = choice.partition, choice.log
+        running = self._running[partition] = _Running()
+        log.is_being_cleaned = True
+        try:
+            with running.scope:
+                await self._clean_guarded(choice)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._tidy(log)
+            log.is_being_cleaned = False
+            del self._running[partition]
+            self.manager.on_ended(partition)
+            running.ended.set()
+        await self._remove_old(log)
+
+    async def _clean_guarded(self, choice: Choice[Log]) -> None:
+        """Clean a log; what it fails by is noted, and costs this cleaning alone."""
+        partition, log = choice.partition, choice.log
+        try:
+            await self._clean_log(choice)
+        except RefusedError as error:
+            if log.failure is None:
+                self._on_failed(partition, error.message)
+        except CorruptDataError as error:
+            self._on_failed(partition, error.where, is_final=True)
+        except OSError as error:
+            self._on_failed(partition, f"{log.directory}: {error.strerror or error}")
+            self._logs.on_file_error(f"{log.directory}/", error)
+        except WorkerDiedError as error:
+            self._on_failed(partition, str(error))
+        except Exception as error:
+            self._errors.note("partition", partition, error)
+            self._on_failed(partition, f"unexpected error: {error!r}")
+
+    def _on_failed(self, partition: TopicPartition, reason: str, *, is_final: bool = False) -> None:
+        failure = self.manager.on_failed(
+            partition, reason, now_ms=self._clock.wall_ms(), is_final=is_final
+        )
+        self.figures.failure_count += 1
+        fate = FATES[failure.retry_at_ms is None]
+        _LOGGER.error("cleaning of %s failed, it is %s: %s", partition, fate, reason)
+
+    async def _clean_log(self, choice: Choice[Log]) -> None:
+        partition, log, cleanable = choice
+        begun = self._clock.monotonic_ms()
+        await log.flush()  # a transaction's end that a power cut takes back would change its fate
+        await self._logs.keep_recovery_point(partition, log, cleanable.end_offset)
+        task = task_of(
+            log, cleanable, self.config, now_ms=self._clock.wall_ms(), hash_seed=self._hash_seed()
+        )
+        done: CleaningDone | None = None
+        async with self.runner.run(task, self._take) as reports:
+            async for report in reports:
+                if isinstance(report, CleanedGroup):
+                    # Half a swap would take the log offline.
+                    with trio.CancelScope(shield=True):
+                        await log.replace_segments(report)
+                else:
+                    done = report
+        if done is None:
+            raise WorkerDiedError("the cleaning ended without a result")
+        if done.clean_to <= cleanable.first_dirty_offset:
+            raise CorruptDataError(f"{log.directory}: cleaned to {done.clean_to} only")
+        log.first_dirty_offset = Offset(min(done.clean_to, cleanable.end_offset))
+        await self._logs.keep_first_dirty(partition)
+        self.manager.on_done(partition)
+        self._note_done(partition, done.stats, (self._clock.monotonic_ms() - begun) / 1_000)
+
+    def _note_done(self, partition: TopicPartition, stats: CleaningStats, seconds: float) -> None:
+        figures = self.figures
+        figures.cleaning_count += 1
+        figures.read_bytes += stats.read_bytes
+        figures.written_bytes += stats.written_bytes
+        figures.keyless_record_count += stats.keyless_record_count
+        self.last[partition] = LastCleaning(self._clock.wall_ms(), seconds, stats)
+        figures.seconds_max = max((each.seconds for each in self.last.values()), default=0.0)
+        figures.map_part_max = max(
+            each.stats.key_count / max(1, each.stats.key_count_max) for each in self.last.values()
+        )
+
+    def _hash_seed(self) -> int:
+        return self._rng.uuid().int
+
+    async def _tidy(self, log: Log) -> None:
+        """Remove what a cleaning that was cut off has written."""
+        if log.failure is not None:
+            return  # a start removes it
+        try:
+            await remove_cleaned(self._disk, log.directory)
+        except OSError as error:
+            _LOGGER.warning("%s: what a cleaning left stays: %s", log.directory, error)
+
+    async def _remove_old(self, log: Log) -> None:
+        """Remove what retention or the log start did not keep, and a cleaning did."""
+        try:
+            await log.delete_old_segments(self._clock.wall_ms())
+        except RefusedError as error:
+            _LOGGER.warning("retention of %s: %s", log.directory, error.message)
+
+    async def _take(self, byte_count: int) -> None:
+        """Wait until these bytes may be read or written, of all cleanings together."""
+        rate = self.config.io_bytes_per_second_max
+        now = trio.current_time()
+        self._throttle_free_at = max(self._throttle_free_at, now) + byte_count / rate
+        if self._throttle_free_at > now and math.isfinite(self._throttle_free_at):
+            await trio.sleep_until(self._throttle_free_at)
+
+    # ---- what is shown
+
+    @property
+    def since_last_round_ms(self) -> int:
+        """Time since the logs were last looked at."""
+        return max(0, self._clock.wall_ms() - self.figures.last_round_ms)
+
+    def uncleanable(self) -> list[tuple[TopicPartition, int]]:
+        """Return the partitions that are set aside, each with the bytes that could be cleaned."""
+        set_aside = self.manager.set_aside
+        if not set_aside:
+            return []
+        now_ms = self._clock.wall_ms()
+        return [
+            (partition, cleanable_of(log, now_ms).cleanable_bytes)
+            for partition, log in self._logs
+            if partition in set_aside
+        ]
+
+    # ---- who wants what
+
+    def request(self, partition: TopicPartition) -> None:
+        """Have a partition cleaned soon, however clean it is."""
+        self.manager.request(partition)
+        self._wake()
+
+    def retry(self, partition: TopicPartition) -> bool:
+        """Have a partition cleaned again whose cleaning failed; return whether it had."""
+        found = self.manager.retry(partition)
+        self._wake()
+        return found
+
+    async def pause(self, partition: TopicPartition) -> None:
+        """Keep a partition from being cleaned until `resume`; a cleaning under way has ended then.
+
+        Where this is cancelled the pause holds nevertheless.
+        """
+        if self.manager.pause(partition):
+            running = self._running[partition]
+            running.scope.cancel()
+            await running.ended.wait()
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Take back one pause."""
+        self.manager.resume(partition)
+
+    @asynccontextmanager
+    async def paused(self, partition: TopicPartition) -> AsyncIterator[None]:
+        """Have no cleaning of a partition within the block."""
+        try:
+            await self.pause(partition)
+            yield
+        finally:
+            self.resume(partition)
+
+    async def pause_for_a_while(self, partition: TopicPartition) -> None:
+        """Return once no cleaning of a partition is under way that began before this call."""
+        async with self.paused(partition):
+            pass
+
+    def abort(self, partition: TopicPartition) -> None:
+        """End a cleaning soon whose log is offline."""
+        running = self._running.get(partition)
+        if running is not None:
+            running.scope.cancel()
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Forget a partition that is deleted."""
+        self.manager.forget(partition)
+        self.last.pop(partition, None)
+
+    def watch(self, partition: TopicPartition, log: Log) -> None:
+        """Have the log end its cleaning before it is cut."""
+
+        async def before_cut(cut: LocalLog, offset: Offset) -> None:
+            await self.pause(partition)
+            if cut.first_dirty_offset > offset:
+                cut.first_dirty_offset = offset
+                await self._logs.keep_first_dirty(partition)
+
+        log.before_cut = before_cut
+        log.after_cut = lambda cut: self.resume(partition)
+
+    async def stop(self) -> None:
+        """Begin no cleaning any more; those under way have ended when this returns."""
+        self._is_stopped = True
+        self._wake()
+        for running in list(self._running.values()):
+            running.scope.cancel()
+        for running in list(self._running.values()):
+            await running.ended.wait()
+        await self.runner.end_idle()

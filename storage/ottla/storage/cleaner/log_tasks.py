@@ -1,0 +1,66 @@
+"""What the cleaning of one log is asked, taken from the log as it is now.  Pure."""
+
+from itertools import pairwise
+
+from ottla.model.ids import Offset
+from ottla.model.limits import BATCH_HEADER_BYTES, GIB
+from ottla.model.settings.cleaner import CleanerConfig
+from ottla.storage.cleaner.cleanable import Cleanable
+from ottla.storage.cleaner.cleaning_task import CleanableSegment, CleaningTask, LastRecord
+from ottla.storage.log import Log
+from ottla.storage.transaction_index import AbortedTransaction
+
+MAP_BYTES_MAX = 2 * GIB
+"""Memory for the keys of one log at most, as in Kafka."""
+
+
+def task_of(
+    log: Log, cleanable: Cleanable, config: CleanerConfig, *, now_ms: int, hash_seed: int
+) -> CleaningTask:
+    """Return the task that cleans a log up to the end of what is cleanable."""
+    segments = log.segments
+    count = sum(1 for segment in segments[:-1] if segment.base_offset < cleanable.end_offset)
+    slots = max(1, config.thread_count)
+    return CleaningTask(
+        directory=log.directory,
+        segments=tuple(
+            CleanableSegment(
+                base_offset=segment.base_offset,
+                end_offset=following.base_offset,
+                size_bytes=segment.size_bytes,
+                modified_ms=segment.file.modified_ms,
+            )
+            for segment, following in pairwise(segments[: count + 1])
+        ),
+        log_start_offset=log.log_start_offset,
+        first_dirty_offset=cleanable.first_dirty_offset,
+        end_offset=cleanable.end_offset,
+        high_watermark=log.high_watermark,
+        now_ms=now_ms,
+        delete_retention_ms=log.config.delete_retention_ms,
+        segment_bytes=log.config.segment_bytes,
+        segment_index_bytes=log.config.segment_index_bytes,
+        index_interval_bytes=log.config.index_interval_bytes,
+        max_message_bytes=log.config.max_message_bytes,
+        map_bytes=min(config.dedupe_buffer_bytes // slots, MAP_BYTES_MAX),
+        map_load_factor=float(config.buffer_load_factor),
+        io_buffer_bytes=max(config.io_buffer_bytes // slots // 2, BATCH_HEADER_BYTES),
+        producers={
+            producer_id: LastRecord(
+                producer.batches[-1].last_offset if producer.batches else -1, producer.epoch
+            )
+            for producer_id, producer in log.active_producers.items()
+        },
+        aborted_beyond=_aborted_beyond(log, count, cleanable.end_offset),
+        hash_seed=hash_seed,
+    )
+
+
+def _aborted_beyond(log: Log, count: int, end_offset: Offset) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions that began below an offset and ended in later segments."""
+    found: list[AbortedTransaction] = []
+    for segment in log.segments[count:]:
+        index = segment.transaction_index
+        entries = map(index.entry_at, range(index.count))
+        found += [entry for entry in entries if entry.first_offset < end_offset]
+    return tuple(found)

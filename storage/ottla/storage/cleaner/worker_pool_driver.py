@@ -1,0 +1,178 @@
+"""Cleanings in processes of their own, so that the broker's loop waits for none of their work.
+
+A worker is started by exec when there is a task, takes one task after the other over its pipes, and
+is ended when there is none: what it held is given back.  One that dies, or that says what no worker
+says, costs its cleaning and is counted.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+
+import trio
+
+from ottla.model.errors import CorruptDataError
+from ottla.storage.cleaner.cleaning_runner import WorkerDiedError
+from ottla.storage.cleaner.cleaning_task import (
+    GO,
+    LINE_BYTES_MAX,
+    BytesUsed,
+    CleanedGroup,
+    CleaningDone,
+    CleaningFailed,
+    CleaningTask,
+    FailureKind,
+    Report,
+    Throttle,
+    parse_report,
+    task_line,
+)
+
+COMMAND = (sys.executable, "-m", "ottla.storage.cleaner.worker_driver")
+
+PATIENCE_S = 5.0
+"""How long an idle worker may take to end before it is killed."""
+
+CHUNK_BYTES = 64 * 1024
+
+
+def _parsed(line: bytes) -> Report:
+    """Return the report of a line.  Raises WorkerDiedError if it is none."""
+    try:
+        return parse_report(line)
+    except CorruptDataError as error:
+        raise WorkerDiedError(f"a worker process sent no report: {error.where}") from None
+
+
+def _error_of(failed: CleaningFailed) -> Exception:
+    """Return the error that ended a cleaning, as if it had been run in place."""
+    match failed.kind:
+        case FailureKind.CORRUPT:
+            return CorruptDataError(failed.where)
+        case FailureKind.DISK:
+            number = failed.error_number
+            return OSError(number, os.strerror(number), failed.where)
+    return WorkerDiedError(f"a worker process gave up: {failed.where}")
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self, process: trio.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process = process
+        self._stdin = process.stdin
+        self._stdout = process.stdout
+        self._received = bytearray()
+
+    async def send(self, line: bytes) -> None:
+        """Write a line.  Raises WorkerDiedError if nothing reads it."""
+        try:
+            await self._stdin.send_all(line)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise WorkerDiedError(f"the worker process {self.process.pid} is gone") from None
+
+    async def receive(self) -> bytes:
+        """Return the next line.  Raises WorkerDiedError where there is none."""
+        searched = 0
+        while (end := self._received.find(b"\n", searched)) < 0:
+            searched = len(self._received)
+            if searched > LINE_BYTES_MAX:
+                raise WorkerDiedError(f"the worker process {self.process.pid} sends no lines")
+            chunk = await self._stdout.receive_some(CHUNK_BYTES)
+            if not chunk:
+                raise WorkerDiedError(f"the worker process {self.process.pid} died")
+            self._received += chunk
+        line = bytes(self._received[: end + 1])
+        del self._received[: end + 1]
+        return line
+
+    async def end(self) -> None:
+        """Have the process end by itself; one that does not is killed."""
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(PATIENCE_S):
+                await self._stdin.aclose()
+                await self.process.wait()
+            await self.kill()
+
+    async def kill(self) -> None:
+        """End the process at once, and take notice of its end."""
+        with trio.CancelScope(shield=True):
+            with suppress(ProcessLookupError):
+                self.process.kill()
+            await self.process.wait()
+            await self._stdin.aclose()
+            await self._stdout.aclose()
+
+
+class WorkerPool:
+    """The workers of one broker."""
+
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+        self.died_count = 0
+        """Workers that ended before their cleaning did."""
+        self._command = command
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that there are."""
+        return [worker.process.pid for worker in (*self._idle, *self._busy)]
+
+    @asynccontextmanager
+    async def run(
+        self, task: CleaningTask, throttle: Throttle
+    ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
+        """Run a cleaning in a worker, which is killed where the block ends before the cleaning."""
+        worker = self._idle.pop() if self._idle else await self._start()
+        self._busy.add(worker)
+        is_over = False
+        try:
+            async with aclosing(self._reports(worker, task, throttle)) as reports:
+                yield reports
+            is_over = True
+        except WorkerDiedError:
+            self.died_count += 1
+            raise
+        finally:
+            self._busy.discard(worker)
+            if is_over:
+                self._idle.append(worker)
+            else:
+                await worker.kill()
+
+    async def _start(self) -> _Worker:
+        return _Worker(
+            await trio.lowlevel.open_process(
+                list(self._command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        )
+
+    async def _reports(
+        self, worker: _Worker, task: CleaningTask, throttle: Throttle
+    ) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
+        """Yield what the worker reports, and let it go on when that was dealt with."""
+        await worker.send(task_line(task))
+        while True:
+            report = _parsed(await worker.receive())
+            match report:
+                case BytesUsed():
+                    await throttle(report.byte_count)
+                case CleaningFailed():
+                    raise _error_of(report)
+                case CleaningDone():
+                    yield report
+                    return
+                case CleanedGroup():
+                    yield report
+            await worker.send(GO)
+
+    async def end_idle(self) -> None:
+        """End the workers that have nothing to do."""
+        idle, self._idle = self._idle, []
+        for worker in idle:
+            await worker.end()
