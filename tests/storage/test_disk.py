@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import trio
 
 from ottla.jepsen.world.disk_conformance import CHECKS, Check
 from ottla.storage.disk import RealDisk
-from ottla.storage.disk_seam import DiskFile, NotCachedError
+from ottla.storage.disk_seam import NotCachedError
 from ottla.storage.slice import FileSlice
 
 PATIENCE_S = 30
@@ -126,25 +127,48 @@ def test_a_disk_that_fails_is_no_cache(tmp_path: Path, monkeypatch: pytest.Monke
     file.close()
 
 
-def not_cached(file: DiskFile, size: int) -> NotCachedError | None:
-    """Drop a file from the page cache and read it; None where the kernel keeps it or is faster."""
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    try:
-        file.read_cached(0, size)
-    except NotCachedError as error:
-        return error
-    return None
+def test_a_range_whose_middle_the_kernel_took_back_is_not_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(0, [bytes(1 << 20)])
+    assert disk.is_cached(file, 0, 1 << 20)
+    take_back(monkeypatch, range(1 << 18, 3 << 18))
+    assert not disk.is_cached(file, 0, 1 << 20)
+    assert disk.is_cached(file, 0, 1 << 18)
+    file.close()
 
 
-async def test_a_read_that_would_wait_for_the_disk_says_so(tmp_path: Path) -> None:
+def take_back(patch: pytest.MonkeyPatch, cold: range) -> None:
+    """Have the kernel tell that bytes are not in memory."""
+    preadv = os.preadv
+
+    def cached_only(fd: int, buffers: Sequence[memoryview], position: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT
+        if position in cold:
+            raise BlockingIOError
+        warm = cold.start - position if position < cold.start else len(buffers[0])
+        return preadv(fd, [memoryview(buffers[0])[:warm]], position)
+
+    patch.setattr(os, "preadv", cached_only)
+
+
+@pytest.mark.parametrize("position", [0, 100, 5_000])
+async def test_a_read_that_would_wait_for_the_disk_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    """Also where only the first part of it is in memory."""
     disk = RealDisk()
     file = disk.open(str(tmp_path / "f"), create=True)
     file.pwrite(0, [b"x" * 10_000])
-    await disk.fsync(file)
-    # The kernel may begin to read ahead as soon as anything asks, and be done before the next call.
-    missing = next(filter(None, (not_cached(file, 10_000) for _ in range(100))), None)
-    if missing is None:
-        pytest.skip("this file system holds its files in memory")
+    with monkeypatch.context() as patch:
+        take_back(patch, range(5_000, 10_000))
+        assert file.read_cached(0, 5_000) == b"x" * 5_000
+        with pytest.raises(NotCachedError) as lacking:
+            file.read_cached(position, 10_000 - position)
+    missing = lacking.value
+    assert (missing.file, missing.position, missing.size) == (file, position, 10_000 - position)
     await disk.read_ahead(missing.file, missing.position, missing.size)
 
     assert file.read_cached(0, 10_000) == b"x" * 10_000

@@ -367,6 +367,11 @@ BENCHES: dict[str, Bench] = {
     ),
     "replication": Bench("acks=1 and acks=all with one and three replicas", "rounds format"),
     "heartbeat": Bench("delay of heartbeats of an idle and of a busy broker", "rounds format"),
+    "log-move": Bench(
+        "delay of a producer while 2 GB of its partition move to another log directory",
+        "rounds format",
+    ),
+    "cold": Bench("delay of a producer beside a consumer of a cold backlog", "rounds format"),
     "instructions": Bench("instructions of a broker per request (callgrind)", "rounds format"),
     "append": Bench("one append to a log, of batches of 1, 16 and 1024 KiB", "rounds format"),
     "recovery": Bench(

@@ -10,9 +10,11 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from ottla.bench.cold_backlog import cold
 from ottla.bench.instructions import instructions
 from ottla.bench.load import Load, Progress, library, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_local_cluster
+from ottla.bench.log_moves import log_move
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
@@ -222,5 +224,7 @@ MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
     "append": append,
     "recovery": recovery,
     "partitions": partitions,
+    "cold": cold,
+    "log-move": log_move,
 }
 """By the name they have on the command line."""

@@ -30,6 +30,10 @@ READ_WORKERS_PER_DIRECTORY = 4
 """Ranges that are brought in at once.  Fewer lets one reader of old records wait for another, more
 makes disks seek between them."""
 
+PROBE_EVERY_BYTES = 1 << 18
+"""Distance of the bytes of a range that are asked for whether they are cached.  More overlooks what
+the kernel took back within a range, less costs each large answer more calls."""
+
 READ_AHEAD_BLOCK_BYTES = 1 << 20
 """How much one read of `read_ahead` touches, so that a long range does not need its memory."""
 
@@ -93,13 +97,14 @@ class RealDisk:
         self._files.places.unname(path)
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the first and the last byte can be read without waiting."""
+        """Return whether the range, by a byte here and there, can be read without waiting."""
         assert isinstance(file, RealFile)
         if not file.is_open:
             return False
         fd = file.fileno()
-        return _is_byte_cached(fd, position) and (
-            size <= 1 or _is_byte_cached(fd, position + size - 1)
+        last = position + max(0, size - 1)
+        return all(
+            _is_byte_cached(fd, at) for at in (*range(position, last, PROBE_EVERY_BYTES), last)
         )
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:

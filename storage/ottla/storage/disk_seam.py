@@ -149,7 +149,7 @@ class Disk(Protocol):
         ...
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the range (its first and last byte) can be read without waiting.
+        """Return whether the range (a byte here and there) can be read without waiting.
 
         False where the file's descriptor is not open, for opening may wait for the disk.
         """
