@@ -80,7 +80,7 @@ SIZE_MIN = {MAGIC: BATCH_HEADER_BYTES, **ENTRY_BYTES_MIN}
 """Bytes of the smallest batch of each magic; those below are of old brokers (`wire.legacy`)."""
 
 
-def _max_timestamp_of(header: bytes | bytearray) -> int:
+def max_timestamp_of(header: bytes | bytearray) -> int:
     """Return what the first bytes of a batch say of its largest timestamp."""
     if header[MAGIC_AT] != MAGIC:
         return timestamp_at(header, 0) if is_entry_at(header, 0) else NO_TIMESTAMP
@@ -397,7 +397,7 @@ class Segment:
             magic = header[MAGIC_AT]
             if length + LENGTH_END < SIZE_MIN.get(magic, INT32_MAX):
                 raise self._no_batch_at(position)
-            max_timestamp = _max_timestamp_of(header)
+            max_timestamp = max_timestamp_of(header)
             if max_timestamp > self.max_timestamp_ms:
                 self.max_timestamp_ms = max_timestamp
                 is_batch = magic == MAGIC
@@ -425,7 +425,7 @@ class Segment:
         size = min(WALK_HEADER_BYTES, self.size_bytes)
         header = await read_some(self._disk, self.file, 0, size)
         if len(header) == WALK_HEADER_BYTES or is_entry_at(header, 0):
-            self.first_timestamp_ms = _max_timestamp_of(header)
+            self.first_timestamp_ms = max_timestamp_of(header)
 
     def activate(self, config: LogConfig) -> None:
         """Take appends (again): the indexes come into memory."""

@@ -26,7 +26,8 @@ from ottla.storage.files import (
     offsets_of,
 )
 from ottla.storage.log_config import LogConfig
-from ottla.storage.segment import Segment
+from ottla.storage.segment import WALK_HEADER_BYTES, Segment, max_timestamp_of
+from ottla.wire.batch import MAGIC_AT, NO_TIMESTAMP
 
 
 class CleanedFiles(Protocol):
@@ -163,7 +164,17 @@ def open_indexes(disk: Disk, segment: Segment, view: DirectoryView | None = None
         return False
     if times.count > 1 and times.entry_at(times.count - 1)[0] <= times.entry_at(times.count - 2)[0]:
         return False  # never trimmed: its hole reads as zeros
-    return not segment.size_bytes or times.count > 0
+    return not segment.size_bytes or times.count > 0 or _begins_without_timestamp(segment)
+
+
+def _begins_without_timestamp(segment: Segment) -> bool:
+    """Return whether the first batch has no timestamp: a time index may then be without entries.
+
+    Such are old messages, and a batch that a cleaning emptied.  Raises NotCachedError if it is not
+    in memory.
+    """
+    header = segment.file.read_cached(0, min(WALK_HEADER_BYTES, segment.size_bytes))
+    return len(header) > MAGIC_AT and max_timestamp_of(header) == NO_TIMESTAMP
 
 
 # ---- at the start

@@ -213,3 +213,17 @@ async def test_timestamps_stay_when_a_horizon_is_set(bench: Workbench) -> None:
     assert header.max_timestamp == NOW_MS + 5
     found = [(r.timestamp_ms, r.key, r.value) for r in scan(data, at, header)]
     assert found == records
+
+
+async def test_an_empty_batch_has_no_timestamp_and_its_segment_opens_again(
+    bench: Workbench,
+) -> None:
+    log = await bench.open(LogConfig(segment_bytes=100))
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"))
+    await cleaned(log, RealDisk())
+    assert [header.max_timestamp for header in headers_of(log)] == [-1, NOW_MS]
+    log = await bench.close_and_open(log)
+    assert [segment.max_timestamp_ms for segment in log.segments[:2]] == [-1, NOW_MS]
+    log = await bench.kill_and_open(log, recovery_point=log.end_offset)
+    assert read_values(log) == [(1, b"2")]

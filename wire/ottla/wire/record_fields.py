@@ -11,7 +11,7 @@ buffer is read: positions beyond its end are clipped, and the record they belong
 its length says.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,12 +41,25 @@ VARINT_SHIFT_MAX = 56
 
 LENGTH_BYTES_MAX = 5
 
-NOWHERE = 1 << 40
-"""Beyond the end of every buffer: where a record of negative length is said to end."""
-ONE_BYTE_STEP = tuple(NOWHERE if byte & 1 else (byte >> 1) + 1 for byte in range(128))
-"""By its length in one byte: the record's whole size."""
-TWO_BYTE_STEP = tuple(NOWHERE if low & 1 else ((low & 0x7F) >> 1) + 2 for low in range(256))
-"""By the first byte of a length of two: the record's whole size, but for 64 times the second."""
+LOOK_COUNT = 3
+"""Records in a row that must be of one size before more such are looked for."""
+
+
+def _steps() -> list[int]:
+    """Return by the first two bytes of a record its whole size, 0 where they do not tell it."""
+    pairs = np.arange(1 << 16)
+    first, second = pairs & 0xFF, pairs >> 8
+    is_even = first & 1 == 0
+    is_short = (first < 0x80) & is_even
+    is_long = (first >= 0x80) & is_even & (second > 0) & (second < 0x80)
+    long_steps = ((first & 0x7F | second << 7) >> 1) + 2
+    steps: list[int] = np.where(
+        is_short, (first >> 1) + 1, np.where(is_long, long_steps, 0)
+    ).tolist()
+    return steps
+
+
+STEPS = _steps()
 ZIGZAG = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], dtype=np.int64)
 """What a varint of one byte says."""
 WIDTHS = ((1 << 6) + 1, (1 << 13) + 2, (1 << 20) + 3, (1 << 27) + 4)
@@ -162,9 +175,9 @@ def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
     at, done, count = body.start, 0, len(heads)
     try:
         while done < count:
-            singles = count - done
-            if singles >= RUN_COUNT_MIN:
-                run, step = _run(view, data, at, body.end, singles)
+            singles = min(count - done, SINGLES_COUNT)
+            if count - done >= RUN_COUNT_MIN and _look_alike(data, at):
+                run, step = _run(view, data, at, body.end, count - done)
                 if run > 1:
                     heads[done : done + run] = np.arange(at, at + run * step, step)
                     done += run
@@ -172,10 +185,10 @@ def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
                 if run >= RUN_COUNT_MIN:
                     continue
                 singles = min(count - done, SINGLES_COUNT)
-            found = np.fromiter(_walk(data, at, singles), np.int64, singles + 1)
-            heads[done : done + singles] = found[:-1]
+            found = _walk(data, at, singles)
+            at = found.pop()
+            heads[done : done + singles] = found
             done += singles
-            at = int(found[-1])
             if at > body.end:
                 return False
     except (CorruptDataError, IndexError):
@@ -183,19 +196,23 @@ def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
     return at == body.end
 
 
-def _walk(data: Buffer, at: int, count: int) -> Iterator[int]:
-    """Yield where so many records begin, and where the last of them ends."""
-    small_steps, steps = ONE_BYTE_STEP, TWO_BYTE_STEP
+def _look_alike(data: Buffer, at: int) -> bool:
+    """Return whether the first records from `at` on seem to be of one size."""
+    step = _step(data, at)
+    start = data[at : at + 2]
+    return all(data[at + n * step : at + n * step + 2] == start for n in range(1, LOOK_COUNT))
+
+
+def _walk(data: Buffer, at: int, count: int) -> list[int]:
+    """Return where so many records begin, and where the last of them ends."""
+    steps = STEPS
+    found: list[int] = []
+    add = found.append
     for _ in range(count):
-        yield at
-        first = data[at]
-        if first < 0x80:
-            at += small_steps[first]
-        elif 0 < (second := data[at + 1]) < 0x80:
-            at += steps[first] + (second << 6)
-        else:
-            at += _step(data, at)
-    yield at
+        add(at)
+        at += steps[data[at] | data[at + 1] << 8] or _step(data, at)
+    add(at)
+    return found
 
 
 def _step(data: Buffer, at: int) -> int:

@@ -25,7 +25,7 @@ from ottla.storage.cleaner.record_work import KeepRule, KeptRecords, RecordWork
 from ottla.storage.cleaner.transactions import AbortedTransactions, TransactionTrail, is_end_marker
 from ottla.storage.disk_seam import Chunk
 from ottla.storage.transaction_index import AbortedTransaction
-from ottla.wire.batch import LOG_APPEND_TIME_FLAG, MAGIC, BatchHeader
+from ottla.wire.batch import LOG_APPEND_TIME_FLAG, MAGIC, NO_TIMESTAMP, BatchHeader
 from ottla.wire.legacy import entry_header
 from ottla.wire.records import Body
 
@@ -265,7 +265,7 @@ class BatchFilter:
             header,
             emptied_batch(header),
             record_count=0,
-            max_timestamp_ms=header.max_timestamp,
+            max_timestamp_ms=NO_TIMESTAMP,
         )
 
     def _same(self, at: int, header: BatchHeader) -> KeptBatch:
@@ -280,7 +280,7 @@ class BatchFilter:
     ) -> KeptBatch:
         self._is_changed = True
         self.counts.written_record_count += record_count
-        if header.attributes & LOG_APPEND_TIME_FLAG:
+        if record_count and header.attributes & LOG_APPEND_TIME_FLAG:
             max_timestamp_ms = header.max_timestamp
         return KeptBatch(
             header.base_offset, header.last_offset, max_timestamp_ms, len(batch), 0, batch

@@ -81,12 +81,17 @@ def stamped_control_batch(body: Body, horizon_ms: int) -> bytes:
 def emptied_batch(header: BatchHeader) -> bytes:
     """Return the header of a batch all of whose records are gone: its offsets and sequences.
 
-    An entry of the formats v0 and v1, which cannot be empty, becomes a batch.
+    It has no timestamp, since no record of it has one, and an index may lead to none.  An entry of
+    the formats v0 and v1, which cannot be empty, becomes a batch.
     """
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG) | Codec.NONE
     return _batch(
         header._replace(
-            magic=MAGIC, attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0
+            magic=MAGIC,
+            attributes=attributes,
+            base_timestamp=NO_TIMESTAMP,
+            max_timestamp=NO_TIMESTAMP,
+            record_count=0,
         ),
         b"",
     )

@@ -7,6 +7,7 @@ new one in before asking for the next, so a cleaning needs room for one group at
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
@@ -26,7 +27,7 @@ from ottla.storage.cleaner.record_forms import RecordForm, new_record_work
 from ottla.storage.cleaner.record_work import RecordWork
 from ottla.storage.cleaner.segment_groups import SourceSegment, group_segments
 from ottla.storage.cleaner.transactions import AbortedTransactions
-from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.disk_seam import Disk, DiskFile, when_cached
 from ottla.storage.files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, file_name
 from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -71,7 +72,7 @@ class _Cleaning:
         self._task = task
         self._throttle = throttle
         self._work = work
-        self._aborted = AbortedTransactions((*task.aborted_beyond, *self._indexed_aborts()))
+        self._aborted = AbortedTransactions(())
         self._index = KeyIndex(task, work, self._aborted)
         self._filter: BatchFilter | None = None
         self._index_seconds = 0.0
@@ -83,7 +84,7 @@ class _Cleaning:
     def _path(self, segment: CleanableSegment, suffix: str) -> str:
         return f"{self._task.directory}/{file_name(segment.base_offset, suffix)}"
 
-    def _indexed_aborts(self) -> list[AbortedTransaction]:
+    async def _indexed_aborts(self) -> list[AbortedTransaction]:
         """Return the entries of all transaction indexes."""
         found: list[AbortedTransaction] = []
         for segment in self._task.segments:
@@ -93,9 +94,7 @@ class _Cleaning:
             index = TransactionIndex(self._disk, path)
             index.open_sealed()
             try:
-                if not index.is_sound(Offset(segment.base_offset)):
-                    raise CorruptDataError(f"{path}: its entries cannot be")
-                found += (index.entry_at(number) for number in range(index.count))
+                found += await when_cached(self._disk, partial(_entries_of, index, segment))
             finally:
                 index.close()
         return found
@@ -103,6 +102,9 @@ class _Cleaning:
     async def index(self) -> None:
         """Do pass 1."""
         begun = self._now_s()
+        aborted = (*self._task.aborted_beyond, *await self._indexed_aborts())
+        self._aborted = AbortedTransactions(aborted)
+        self._index = KeyIndex(self._task, self._work, self._aborted)
         for segment in self._task.segments:
             if segment.end_offset <= self._task.first_dirty_offset:
                 continue
@@ -257,6 +259,16 @@ class _Cleaning:
                 filter_seconds=self._filter_seconds,
             ),
         )
+
+
+def _entries_of(index: TransactionIndex, segment: CleanableSegment) -> list[AbortedTransaction]:
+    """Return all entries of a transaction index.
+
+    Raises CorruptDataError if they are none of the segment, NotCachedError if one is not cached.
+    """
+    if not index.is_sound(Offset(segment.base_offset)):
+        raise CorruptDataError(f"{index.path}: its entries cannot be of the segment")
+    return [index.entry_at(number) for number in range(index.count)]
 
 
 class _Place:
