@@ -35,7 +35,8 @@ Figures = dict[str, Any]
 
 APPENDS = {KIB: 20_000, 16 * KIB: 10_000, 1024 * KIB: 300}
 """How many batches are appended of each size."""
-RECOVERED_BYTES = 512 * MIB
+RECOVERED_BYTES = 1280 * MIB
+"""More than a start needs for worker processes to be worth their while."""
 RECOVERED_LOGS = 8
 RECOVERED_BATCHES = (KIB, 64 * KIB)
 THREADS = (1, 2)

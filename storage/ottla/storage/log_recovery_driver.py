@@ -54,7 +54,7 @@ leave the disk idle while logs are opened that have little to be checked."""
 CHECKED_BYTES_MIN = MIB
 """Bytes to be checked from which on a log waits for one of these places."""
 
-PROCESSES_BYTES_MIN = 256 * MIB
+PROCESSES_BYTES_MIN = 1024 * MIB
 """Bytes of a directory that are worth processes of their own: these take half a second to begin."""
 
 ZERO = Offset(0)

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import asdict
+from math import ceil
 from typing import Any
 
 import trio
@@ -21,11 +22,13 @@ from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
-from ottla.wire.messages.describe_node_response import DescribeNodeResponse
+from ottla.wire.messages.describe_node_response import DescribeNodeResponse, RecoveringLogDir
 
 HEALTHY = 0
 UNHEALTHY = 2
 TIMEOUT_S = 10.0
+RATE_INTERVAL_S = 1.0
+"""Between the two looks that say how fast a recovery is: less is a guess, more is waited for."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -105,13 +108,32 @@ def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
     }
 
 
+def recovery_text(row: RecoveringLogDir, done_before: int) -> str:
+    """Return how far a directory's recovery is, and how long it takes, given what was done before.
+
+    `done_before` is the count of bytes one `RATE_INTERVAL_S` ago.
+    """
+    text = f"recovered {min(100, 100 * row.bytes_done // row.bytes_total)} %"
+    if row.remaining_segments:
+        text += f", {row.remaining_segments} segments left"
+    rate = (row.bytes_done - done_before) / RATE_INTERVAL_S
+    left_bytes = row.bytes_total - row.bytes_done
+    if rate > 0 and left_bytes > 0:
+        text += f", some {ceil(left_bytes / rate)} s"
+    return text
+
+
 async def _starting(admin: Admin) -> dict[str, Any]:
     """A broker that is not running yet answers only for itself."""
     node = await admin.cluster.request(DescribeNodeRequest(), DescribeNodeResponse)
     reason = f"broker {node.node_id} is not serving yet: {node.state}"
-    for row in node.recovery:
-        if row.bytes_total:
-            reason += f", {row.log_dir} recovered {100 * row.bytes_done // row.bytes_total} %"
+    if any(row.bytes_done < row.bytes_total for row in node.recovery):
+        await trio.sleep(RATE_INTERVAL_S)
+        later = await admin.cluster.request(DescribeNodeRequest(), DescribeNodeResponse)
+        done_before = {row.log_dir: row.bytes_done for row in node.recovery}
+        for row in later.recovery:
+            if row.bytes_total:
+                reason += f", {row.log_dir} {recovery_text(row, done_before.get(row.log_dir, 0))}"
     problems = [f"broker {node.node_id}: {problem}" for problem in node.problems]
     return {
         "healthy": False,
