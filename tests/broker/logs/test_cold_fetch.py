@@ -4,14 +4,18 @@ import errno
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from ottla.broker.logs import cold_reads
 from ottla.broker.logs.cold_reads import RANGES_PER_PARTITION_MAX
 from ottla.broker.logs.fetch import DISK_WAIT_MS
+from ottla.broker.logs.read_ahead_driver import ReadAheads
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage import segment
 from ottla.storage.disk_seam import NotCachedError
 from ottla.storage.segment import RECENT_BATCH_COUNT_MAX
@@ -208,3 +212,35 @@ async def test_readers_that_are_followed_are_bounded(cold: World) -> None:
     assert len(reads.readers[file.path]) == cold_reads.READERS_PER_FILE_MAX
     newest = max(reader.position for reader in reads.readers[file.path])
     assert newest == 100 * cold_reads.READERS_PER_FILE_MAX - 100
+
+
+async def test_without_a_worker_nothing_is_said_of_the_disk(cold: World) -> None:
+    """As while the broker ends: a directory that failed then would not be closed cleanly."""
+    reads = ReadAheads(cold.disk, UnexpectedErrors())
+    call = ask(cold, ("cold", 3))
+    ((piece, done),) = cold.ranges_due
+    assert not reads.bring_in(piece, done)
+    assert not call.is_completed
+    assert cold.table.find("cold", 0).log.failure is None
+    assert cold.fetch_api.cold_reads.range_count == 0
+
+
+async def test_a_range_whose_task_is_cancelled_or_fails_oddly_may_be_asked_for_again(
+    cold: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_ahead(*_: object) -> None:
+        raise RuntimeError("no thread can be started")
+
+    errors = UnexpectedErrors()
+    monkeypatch.setattr(cold.disk, "read_ahead", read_ahead)
+    reads = ReadAheads(cold.disk, errors)
+    ask(cold, ("cold", 3))
+    ((piece, done),) = cold.ranges_due
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reads.run)
+        await trio.testing.wait_all_tasks_blocked()
+        reads.bring_in(piece, done)
+        await trio.testing.wait_all_tasks_blocked()
+        assert cold.fetch_api.cold_reads.range_count == 0
+        nursery.cancel_scope.cancel()
+    assert cold.table.find("cold", 0).log.failure is None
