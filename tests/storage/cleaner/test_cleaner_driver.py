@@ -14,9 +14,10 @@ from trio.testing import MockClock
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
-from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
+from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import CleanerConfig
+from ottla.storage.append_info import AppendOrigin
 from ottla.storage.checkpoint_file import parse_checkpoint
 from ottla.storage.cleaner.cleaner_manager import CleaningState
 from ottla.storage.cleaner.cleaning_task import CleanedGroup, CleaningDone, CleaningTask, Throttle
@@ -27,7 +28,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
 from ottla.storage.workbench import read_values
-from ottla.wire.batch_builder import build_batch
+from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 TOPIC_ID, OTHER_ID = UUID(int=1000), UUID(int=1001)
@@ -482,3 +483,42 @@ async def test_a_power_cut_while_logs_are_cleaned_loses_no_key(
         await one_round()
         assert last_values(log_again) == expected
         assert len(read_values(log_again)) < 30
+
+
+async def test_transactions_that_a_start_has_not_read_yet_hinder_no_cleaning(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await logs.create(A0, TOPIC_ID, COMPACTED)
+        for number in range(20):
+            batch = build_batch(
+                [(1, b"k", b"v")],
+                producer_id=ProducerId(9),
+                producer_epoch=0,
+                base_sequence=number,
+                is_transactional=True,
+            )
+            log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=1)
+            marker = build_end_transaction_marker(
+                ControlType.ABORT,
+                timestamp_ms=1,
+                producer_id=ProducerId(9),
+                producer_epoch=0,
+                coordinator_epoch=Epoch(0),
+            )
+            log.append_as_leader(
+                memoryview(bytearray(marker)),
+                leader_epoch=Epoch(0),
+                now_ms=1,
+                origin=AppendOrigin.COORDINATOR,
+            )
+        await log.flush()
+        disk.crash()
+    async with recovered(disk, "/one") as logs:
+        log_again = logs.get(A0)
+        assert log_again is not None
+        log_again.update_high_watermark(log_again.end_offset)
+        await one_round()
+        assert logs.cleaner.figures.failure_count == 0
+        assert logs.cleaner.figures.cleaning_count > 0

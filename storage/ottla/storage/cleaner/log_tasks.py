@@ -17,7 +17,10 @@ MAP_BYTES_MAX = 2 * GIB
 def task_of(
     log: Log, cleanable: Cleanable, config: CleanerConfig, *, now_ms: int, hash_seed: int
 ) -> CleaningTask:
-    """Return the task that cleans a log up to the end of what is cleanable."""
+    """Return the task that cleans a log up to the end of what is cleanable.
+
+    Raises NotCachedError if an index of it is not in memory.
+    """
     segments = log.segments
     count = sum(1 for segment in segments[:-1] if segment.base_offset < cleanable.end_offset)
     slots = max(1, config.thread_count)
