@@ -22,7 +22,7 @@ from ottla.metadata.records import (
     topic_record,
 )
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.explanations import Explanations
+from ottla.model.explanations import EXPLAINED_MAX, Explanations
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, NodeId
 from ottla.model.limits import TOPIC_NAME_LENGTH_MAX, USER_OPERATION_RECORDS_MAX
 from ottla.model.settings.topic import TOPIC_DEFINITIONS, check_topic_texts
@@ -66,7 +66,6 @@ def create_topics(
     names = TakenNames(image)
     defaults = _configs_in_force(image, context, "")
     draft = Draft(image)
-    explanations = Explanations()
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
@@ -81,13 +80,17 @@ def create_topics(
                 CreatableTopicResult(
                     name=topic.name,
                     error_code=refusal.code,
-                    error_message=explanations.of(refusal.message),
+                    error_message=refusal.message,
                     configs=None,
                 )
             )
             continue
         names.add(topic.name)
         results.append(result)
+    if len(results) > EXPLAINED_MAX:
+        explanations = Explanations()
+        for result in results:
+            result.error_message = explanations.of(result.error_message)
     if request.validate_only:
         draft = Draft(image)
     return draft.decision(CreateTopicsResponse(topics=results), is_atomic=True)
