@@ -301,7 +301,6 @@ class LogLoader:
         self, segments: list[Segment], first: int, epochs: EpochCache
     ) -> tuple[ProducerStates, Offset]:
         """Check the segments from `first` on and build again what is derived from them."""
-        self._view.forget()
         base_offset = segments[first].base_offset
         epochs.truncate_from_end(base_offset)
         producers = await self._producers_at(segments[:first], base_offset)
@@ -323,13 +322,15 @@ class LogLoader:
                 segment.seal()
                 producers.end_offset = segments[index].base_offset
                 if producers.producers:
+                    self._view.forget()
                     path = f"{self._directory}/{file_name(producers.end_offset, SNAPSHOT)}"
                     await self._disk.write_atomically(path, encode_snapshot(producers))
         return producers, producers.end_offset
 
     async def _remove_snapshots(self, *, above: Offset) -> None:
-        for offset in offsets_of(await self._disk.listdir(self._directory), SNAPSHOT):
+        for offset in offsets_of(await self._view.names(), SNAPSHOT):
             if offset > above:
+                self._view.forget()
                 await self._disk.unlink(f"{self._directory}/{file_name(offset, SNAPSHOT)}")
 
     def _is_followed(self, segments: list[Segment], index: int, end_offset: Offset) -> bool:
