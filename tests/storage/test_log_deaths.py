@@ -553,5 +553,23 @@ async def test_a_head_that_goes_leaves_no_gap_before_what_a_power_cut_keeps(seed
     assert again.log_start_offset <= second
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_log_that_begins_again_and_loses_power_begins_there(seed: int) -> None:
+    bench = await bench_on(seed)
+    log = await bench.open(CONFIG)
+    fill(log, 3)
+    await log.flush()
+    await log.truncate_fully_and_start_at(Offset(100))
+    fill(log, 12)
+    assert log.segment_count > 2
+
+    log.abandon()
+    world(bench).crash()
+    again = await bench.open(CONFIG, log_start_offset=100)
+
+    assert again.log_start_offset == 100
+    assert offsets(again) == list(range(100, again.end_offset))
+
+
 def is_log(name: str) -> bool:
     return name.endswith(".log")

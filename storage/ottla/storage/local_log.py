@@ -437,6 +437,7 @@ class LocalLog(LogFailures):
             self._segments[:] = [new]
             self._replace_producers(ProducerStates(offset))
             self._name_change_count += 1
+            await self._sync_names()  # lest a later segment's name is kept without this one's
             await self._write_epochs()
             if self.recovery_checkpoint < checkpoint_before:
                 await self.on_recede(self)
