@@ -555,9 +555,10 @@ async def test_a_head_that_goes_leaves_no_gap_before_what_a_power_cut_keeps(seed
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_log_that_begins_again_and_loses_power_begins_there(seed: int) -> None:
-    """It had no epoch, whose checkpoint would make the name durable, too."""
+    """It has no epochs to write, whose checkpoint would make the name durable, too."""
     bench = await bench_on(seed)
     log = await bench.open(CONFIG)
+    await log.truncate_fully_and_start_at(Offset(50))
     await log.truncate_fully_and_start_at(Offset(100))
     fill(log, 12)
     assert log.segment_count > 2
