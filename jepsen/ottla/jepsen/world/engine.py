@@ -131,6 +131,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "names": "ottla.jepsen.world.whole.whole_cluster:NamesOfCluster",
         "moves": "ottla.jepsen.world.whole.whole_cluster:MovesOfCluster",
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
+        "compaction": "ottla.jepsen.world.whole.compaction:CompactionOfLogs",
     },
 }
 """By engine and subject: where its class lies.  The first subject is the one meant by default."""

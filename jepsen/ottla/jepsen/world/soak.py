@@ -47,16 +47,17 @@ PLAN = (
     Part("walk", "raft", 9),
     Part("walk", "raft-forged", 3),
     Part("walk", "raft-disk", 10),
-    Part("walk", "replication", 17),
+    Part("walk", "replication", 15),
     Part("walk", "replication-forged", 2),
     Part("walk", "controller", 8),
     Part("walk", "log", 10),
     Part("walk", "log-failing", 3),
     Part("walk", "group", 7),
-    Part("whole", "cluster", 14),
+    Part("whole", "cluster", 12),
     Part("whole", "disks", 5),
     Part("whole", "names", 5),
     Part("whole", "moves", 7),
+    Part("whole", "compaction", 4),
 )
 """Most for what has broken most often."""
 

@@ -10,5 +10,6 @@ replication_bugs.py   of partitions, followers and idempotent producers
 controller_bugs.py    of elections, ELR, ISR changes, reassignments and brokers' lives
 storage_bugs.py       of a partition's log
 group_bugs.py         of groups
+cleaner_bugs.py       of compaction
 trouble_bugs.py       of disks in trouble, and of topics whose names are used again
 """

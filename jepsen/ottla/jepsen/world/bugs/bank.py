@@ -15,6 +15,7 @@ DOMAINS: tuple[str, ...] = (
     "controller_bugs",
     "storage_bugs",
     "group_bugs",
+    "cleaner_bugs",
 )
 """Modules of this package that hold a `MUTANTS` row of tuples."""
 

@@ -17,6 +17,8 @@ mercy.py          who may lose what, so that it stays within that
 disk_troubles.py  disks that fail in part or for a while, and what is demanded meanwhile
 rebirth.py        topics that are made again under their name, settings that change meanwhile
 calm.py           demands that count only while nothing else is wrong
+compaction.py     log managers alone, whose logs are compacted all the time
+compaction_model.py  what a compacted log must still show
 watch.py          what happens to partitions; rare states
 ending.py         everything mended: progress within bounded time, and all replicas alike
 """
