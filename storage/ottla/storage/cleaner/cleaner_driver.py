@@ -31,8 +31,8 @@ from ottla.storage.cleaner.cleanable import cleanable_of
 from ottla.storage.cleaner.cleaner_manager import Choice, CleanerManager
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner, WorkerDiedError
 from ottla.storage.cleaner.cleaning_task import CleanedGroup, CleaningDone, CleaningStats
-from ottla.storage.cleaner.log_tasks import task_of
-from ottla.storage.disk_seam import Disk, when_cached
+from ottla.storage.cleaner.log_tasks import aborted_beyond, task_of
+from ottla.storage.disk_seam import Disk
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log import Log
 from ottla.storage.segment_swap import remove_cleaned
@@ -274,15 +274,14 @@ class LogCleaner:
         begun = self._clock.monotonic_ms()
         await log.flush()  # a transaction's end that a power cut takes back would change its fate
         await self._logs.keep_recovery_point(partition, log, cleanable.end_offset)
-        task = await when_cached(
-            self._disk,
-            lambda: task_of(
-                log,
-                cleanable,
-                self.config,
-                now_ms=self._clock.wall_ms(),
-                hash_seed=self._hash_seed(),
-            ),
+        aborted = await aborted_beyond(self._disk, log, cleanable.end_offset)
+        task = task_of(
+            log,
+            cleanable,
+            self.config,
+            aborted,
+            now_ms=self._clock.wall_ms(),
+            hash_seed=self._hash_seed(),
         )
         done: CleaningDone | None = None
         async with self.runner.run(task, self._take) as reports:

@@ -1,5 +1,6 @@
 """What the cleaning of one log is asked, taken from the log as it is now.  Pure."""
 
+from functools import partial
 from itertools import pairwise
 
 from ottla.model.ids import Offset
@@ -7,22 +8,29 @@ from ottla.model.limits import BATCH_HEADER_BYTES, GIB
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.storage.cleaner.cleanable import Cleanable
 from ottla.storage.cleaner.cleaning_task import CleanableSegment, CleaningTask, LastRecord
+from ottla.storage.disk_seam import Disk, when_cached
 from ottla.storage.log import Log
-from ottla.storage.transaction_index import AbortedTransaction
+from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 MAP_BYTES_MAX = 2 * GIB
 """Memory for the keys of one log at most, as in Kafka."""
 
 
 def task_of(
-    log: Log, cleanable: Cleanable, config: CleanerConfig, *, now_ms: int, hash_seed: int
+    log: Log,
+    cleanable: Cleanable,
+    config: CleanerConfig,
+    aborted: tuple[AbortedTransaction, ...],
+    *,
+    now_ms: int,
+    hash_seed: int,
 ) -> CleaningTask:
     """Return the task that cleans a log up to the end of what is cleanable.
 
-    Raises NotCachedError if an index of it is not in memory.
+    `aborted` is what `aborted_beyond` found.
     """
     segments = log.segments
-    count = sum(1 for segment in segments[:-1] if segment.base_offset < cleanable.end_offset)
+    count = _cleaned_count(log, cleanable.end_offset)
     slots = max(1, config.thread_count)
     return CleaningTask(
         directory=log.directory,
@@ -54,16 +62,28 @@ def task_of(
             )
             for producer_id, producer in log.active_producers.items()
         },
-        aborted_beyond=_aborted_beyond(log, count, cleanable.end_offset),
+        aborted_beyond=aborted,
         hash_seed=hash_seed,
     )
 
 
-def _aborted_beyond(log: Log, count: int, end_offset: Offset) -> tuple[AbortedTransaction, ...]:
-    """Return the aborted transactions that began below an offset and ended in later segments."""
+async def aborted_beyond(
+    disk: Disk, log: Log, end_offset: Offset
+) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions that began below an offset and ended in later segments.
+
+    One index after the other is brought in: all at once may be more than a disk keeps open.
+    """
     found: list[AbortedTransaction] = []
-    for segment in log.segments[count:]:
-        index = segment.transaction_index
-        entries = map(index.entry_at, range(index.count))
+    for segment in log.segments[_cleaned_count(log, end_offset) :]:
+        entries = await when_cached(disk, partial(_entries_of, segment.transaction_index))
         found += [entry for entry in entries if entry.first_offset < end_offset]
     return tuple(found)
+
+
+def _entries_of(index: TransactionIndex) -> list[AbortedTransaction]:
+    return [index.entry_at(number) for number in range(index.count)]
+
+
+def _cleaned_count(log: Log, end_offset: Offset) -> int:
+    return sum(1 for segment in log.segments[:-1] if segment.base_offset < end_offset)
