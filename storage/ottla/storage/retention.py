@@ -20,7 +20,8 @@ def deletable_count(
 
     A segment goes when the log start has passed it, when its newest record (without timestamps, the
     last write of its file) is older than `retention.ms`, or when the rest alone fills
-    `retention.bytes`.
+    `retention.bytes`.  One whose records compaction took has no timestamp and a young file: it goes
+    with the next one.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0
@@ -34,6 +35,9 @@ def deletable_count(
         is_excess = False
         if config.is_deleted_by_retention:
             is_excess = config.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
+            is_emptied = segment.max_timestamp_ms < 0 and config.is_compacted and not is_last
+            if is_emptied and not (is_passed or is_excess):
+                continue
             newest_ms = segment.max_timestamp_ms
             if newest_ms < 0:
                 newest_ms = min(segment.file.modified_ms, now_ms)
@@ -41,5 +45,5 @@ def deletable_count(
         if not (is_passed or is_expired or is_excess):
             break
         excess_bytes -= segment.size_bytes
-        count += 1
+        count = index + 1
     return count
