@@ -50,7 +50,7 @@ class WrittenBatch:
         return self.base_offset + max(1, len(self.records))
 
 
-class ShownLog(NamedTuple):
+class ShownRecord(NamedTuple):
     """A record as a consumer of committed records reads it."""
 
     offset: int
@@ -132,7 +132,7 @@ class CompactionModel:
             raise Violation("HeadIsWhole", f"{missing} are missing behind {self.cleaned_end}")
         self._judge_state(found, stable, now_ms)
 
-    def _judge_state(self, found: list[ShownLog], stable: int, now_ms: int) -> None:
+    def _judge_state(self, found: list[ShownRecord], stable: int, now_ms: int) -> None:
         last: dict[bytes, tuple[int, WrittenBatch, KeyedRecord]] = {}
         for offset, batch, record in self.shown(stable):
             last[record.key] = (offset, batch, record)
@@ -187,12 +187,12 @@ def _read(log: Log, offset: Offset) -> LogRead:
     return log.read(offset, bytes_max=READ_BYTES, end_offset=log.end_offset, at_least_one=True)
 
 
-def shown_in(log: Log, stable: int) -> list[ShownLog]:
+def shown_in(log: Log, stable: int) -> list[ShownRecord]:
     """Return what a consumer of committed records reads, without what a fetch calls aborted."""
     listed = waited_for(lambda: log.aborted_transactions(log.log_start_offset, Offset(stable)))
     aborted = sorted(listed, key=lambda each: each[1])
     active: set[int] = set()
-    found: list[ShownLog] = []
+    found: list[ShownRecord] = []
     for header, data in batches_of(log):
         if header.base_offset >= stable:
             break
@@ -206,5 +206,5 @@ def shown_in(log: Log, stable: int) -> list[ShownLog]:
         for record in scan(data, 0, header):
             if log.log_start_offset <= record.offset < stable:
                 keyed = KeyedRecord(bytes(record.key or b""), record.value, record.timestamp_ms)
-                found.append(ShownLog(record.offset, keyed))
+                found.append(ShownRecord(record.offset, keyed))
     return found
