@@ -213,6 +213,19 @@ def test_a_bad_value_is_refused_with_what_is_allowed(cluster: Rehearsal) -> None
     assert "retention.ms" in sentence
 
 
+def test_compaction_cannot_be_demanded_before_it_is_allowed(cluster: Rehearsal) -> None:
+    assert alter(cluster, resource(TOPIC, "a", ("min.compaction.lag.ms", SET, "100"))) == [
+        (ErrorCode.NONE, None)
+    ]
+    ((code, message),) = alter(cluster, resource(TOPIC, "a", ("max.compaction.lag.ms", SET, "99")))
+    assert code == ErrorCode.INVALID_CONFIG
+    assert message is not None
+    assert "min.compaction.lag.ms 100 is above max.compaction.lag.ms 99" in message
+    assert alter(cluster, resource(TOPIC, "a", ("max.compaction.lag.ms", SET, "100"))) == [
+        (ErrorCode.NONE, None)
+    ]
+
+
 def test_one_refused_resource_leaves_the_others_alone(cluster: Rehearsal) -> None:
     outcomes = alter(
         cluster,

@@ -25,7 +25,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import EXPLAINED_MAX, Explanations
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, NodeId
 from ottla.model.limits import TOPIC_NAME_LENGTH_MAX, USER_OPERATION_RECORDS_MAX
-from ottla.model.settings.topic import TOPIC_DEFINITIONS, check_topic_texts
+from ottla.model.settings.topic import TOPIC_DEFINITIONS, check_topic_as_a_whole, check_topic_texts
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -190,7 +190,9 @@ def _create(
 
     `defaults` are the settings of a topic that has none of its own: thousands may share them.
     """
-    check_topic_texts({config.name: config.value for config in asked.configs})
+    texts = {config.name: config.value for config in asked.configs}
+    check_topic_texts(texts)
+    check_topic_as_a_whole(texts)
     partitions = _partitions_of(draft.image, context, asked)
     topic_id = context.rng.uuid()
     records = [topic_record(asked.name, topic_id)]

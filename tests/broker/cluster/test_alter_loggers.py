@@ -201,3 +201,32 @@ async def test_a_directory_that_is_not_ours_is_refused_before_the_controller_is_
     codes = await alter(client, resource(BROKER, name, ("cordoned.log.dirs", SET, value)))
     assert codes == [ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE]
     assert len(client.controller.requests) == (0 if is_refused else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "is_refused"),
+    [
+        ("1", "2", False),  # of one that is in force by default
+        ("1", "3", True),
+        ("1", "0", True),
+        ("", "3", True),
+        ("2", "3", False),  # that broker's to judge
+        ("1", "many", False),  # the controller's to refuse, as any bad value
+    ],
+)
+async def test_cleaners_change_to_half_or_twice_of_what_is_in_force(
+    new_client: NewClient, name: str, count: str, is_refused: bool
+) -> None:
+    client = new_client()
+    client.controller.answer = lambda request: IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                resource_type=one.resource_type, resource_name=one.resource_name
+            )
+            for one in request.resources
+        ]
+    )
+    client.controller.metadata_offset = 0
+    codes = await alter(client, resource(BROKER, name, ("log.cleaner.threads", SET, count)))
+    assert codes == [ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE]
+    assert len(client.controller.requests) == (0 if is_refused else 1)

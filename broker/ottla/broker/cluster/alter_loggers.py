@@ -2,8 +2,8 @@
 
 Pure but for the await of the controller.  A request may change both: each resource is answered for
 itself, in the order asked.  What this broker alone can judge it refuses here: to cordon a directory
-that it does not have.  A request that names much is looked at in steps, and encoded for the
-controller apart from the loop.
+that it does not have, and more or fewer cleaners than it can change to.  A request that names much
+is looked at in steps, and encoded for the controller apart from the loop.
 """
 
 from collections import Counter
@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.broker.cluster.log_levels import LogLevels
+from ottla.broker.cluster.topic_settings import CLUSTER_DEFAULT
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.cleaner import THREADS, check_thread_count
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.resources import ConfigKind
 from ottla.wire.codec_types import Message
@@ -55,8 +57,10 @@ class AlterLoggersApi:
         loggers: LogLevels,
         forward: Forwarding,
         forward_large: Forwarding | None = None,
+        cleaners_in_force: Callable[[], int] = lambda: 1,
     ) -> None:
         """`forward_large` takes requests that are costly to encode; by default `forward` does."""
+        self._cleaners_in_force = cleaners_in_force
         self._node_id = config.node_id
         self._log_dirs = config.log_dirs
         self._loggers = loggers
@@ -109,22 +113,25 @@ class AlterLoggersApi:
 
     def _is_ours(self, resource: AlterConfigsResource) -> bool:
         """Return whether a resource is answered here, without the controller."""
-        return resource.resource_type == ConfigKind.BROKER_LOGGER or bool(self._missing(resource))
+        return resource.resource_type == ConfigKind.BROKER_LOGGER or bool(self._obstacle(resource))
 
-    def _missing(self, resource: AlterConfigsResource) -> str:
-        """Return why this broker cannot cordon what is named; empty where it can, or need not."""
-        if (resource.resource_type, resource.resource_name) == (
-            ConfigKind.BROKER,
-            str(self._node_id),
-        ):
-            for change in resource.configs:
-                if change.name == CORDONED_LOG_DIRS and change.value is not None:
-                    try:
-                        check_cordoned(parse_cordoned(change.value), self._log_dirs)
-                    except ConfigError as error:
-                        return str(error)
-                    except ValueError:
-                        pass  # the controller refuses it, as any bad value
+    def _obstacle(self, resource: AlterConfigsResource) -> str:
+        """Return why this broker cannot be as it is told to; empty where it can, or need not."""
+        if resource.resource_type != ConfigKind.BROKER:
+            return ""
+        name = resource.resource_name
+        for change in resource.configs:
+            if change.value is None:
+                continue
+            try:
+                if change.name == CORDONED_LOG_DIRS and name == str(self._node_id):
+                    check_cordoned(parse_cordoned(change.value), self._log_dirs)
+                elif change.name == THREADS and name in (CLUSTER_DEFAULT, str(self._node_id)):
+                    check_thread_count(int(change.value), self._cleaners_in_force())
+            except ConfigError as error:
+                return str(error)
+            except ValueError:
+                pass  # the controller refuses it, as any bad value
         return ""
 
     def _outcome(
@@ -144,7 +151,7 @@ class AlterLoggersApi:
 
     def _alter(self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool) -> None:
         if resource.resource_type == ConfigKind.BROKER:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, self._missing(resource))
+            raise RefusedError(ErrorCode.INVALID_REQUEST, self._obstacle(resource))
         if is_repeated:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         name, changes = resource.resource_name, resource.configs

@@ -15,6 +15,7 @@ from ottla.broker.cluster.configs_api import ConfigsApi
 from ottla.broker.cluster.describe_cluster import DescribeClusterApi
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.describe_topic_partitions import DescribeTopicPartitionsApi
+from ottla.broker.cluster.dynamic_settings import setting_in_force
 from ottla.broker.cluster.forwarding import ControllerDoor
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.cluster.metadata_api import MetadataApi
@@ -22,6 +23,7 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.cleaner import THREADS
 from ottla.wire.apis import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
@@ -91,7 +93,13 @@ def register_cluster_apis(
     for api_key in FORWARDED_API_KEYS:
         dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
     loggers = LogLevels()
-    alter = AlterLoggersApi(config, loggers, admin.handle, admin.handle_large)
+    alter = AlterLoggersApi(
+        config,
+        loggers,
+        admin.handle,
+        admin.handle_large,
+        lambda: int(setting_in_force(metadata.image, config, THREADS)),
+    )
     dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
     topics = MetadataApi(
         config=config,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ottla.model.errors import ConfigError
 from ottla.model.limits import KIB, MIB
 from ottla.model.settings.declare import SettingKind, setting
 
@@ -9,6 +10,23 @@ UNTHROTTLED = 1.7976931348623157e308
 """The largest double, as in Kafka."""
 
 ALWAYS_COMPACTED = "compacted topics are always compacted"
+
+
+THREADS = "log.cleaner.threads"
+
+
+def check_thread_count(wanted: int, in_force: int) -> None:
+    """Raise ConfigError if a running broker's cleaners cannot change to this number at once.
+
+    Kafka's bounds: at least one, and half to twice as many as there are.
+    """
+    if wanted < 1:
+        raise ConfigError(THREADS, f"is {wanted}; a running broker takes at least 1")
+    if not in_force // 2 <= wanted <= in_force * 2:
+        raise ConfigError(
+            THREADS,
+            f"is {wanted}; {in_force} are in force, of which a running broker takes half to twice",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +42,7 @@ class CleanerConfig:
     )
     thread_count: int = setting(
         1,
-        key="log.cleaner.threads",
+        key=THREADS,
         at_least=0,
         is_dynamic=True,
         doc="Logs compacted at the same time. A running broker takes half to twice the number that "

@@ -21,7 +21,12 @@ from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.telemetry import TelemetryConfig
-from ottla.model.settings.topic import DEFAULT_DEFINITIONS, TOPIC_DEFINITIONS, check_topic_texts
+from ottla.model.settings.topic import (
+    DEFAULT_DEFINITIONS,
+    TOPIC_DEFINITIONS,
+    check_topic_as_a_whole,
+    check_topic_texts,
+)
 
 
 @cache
@@ -67,6 +72,7 @@ def check_texts(
     match resource_type:
         case ConfigKind.TOPIC:
             check_topic_texts(given)
+            check_topic_as_a_whole(in_all)
         case ConfigKind.BROKER:
             check_broker_texts(given)
         case ConfigKind.CLIENT_METRICS:

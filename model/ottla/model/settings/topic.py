@@ -33,6 +33,10 @@ def throttled_replicas(text: str) -> tuple[str, ...]:
     return parts
 
 
+MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG = "max.compaction.lag.ms"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
     """What an operator may say of one topic; every change takes effect at once."""
@@ -131,7 +135,7 @@ class TopicConfig:
     )
     max_compaction_lag_ms: int = setting(
         INT64_MAX,
-        key="max.compaction.lag.ms",
+        key=MAX_COMPACTION_LAG,
         kind=SettingKind.LONG,
         at_least=1,
         broker_keys=("log.cleaner.max.compaction.lag.ms",),
@@ -177,7 +181,7 @@ class TopicConfig:
     )
     min_compaction_lag_ms: int = setting(
         0,
-        key="min.compaction.lag.ms",
+        key=MIN_COMPACTION_LAG,
         kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.cleaner.min.compaction.lag.ms",),
@@ -327,3 +331,17 @@ def check_topic_texts(texts: Mapping[str, str | None]) -> None:
             definition.value_of(text)
         except ConfigError as error:
             raise RefusedError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def check_topic_as_a_whole(texts: Mapping[str, str | None]) -> None:
+    """Refuse (INVALID_CONFIG) settings of a topic that contradict each other.
+
+    `texts` is all that the topic will have of its own, each of them allowed by itself.
+    """
+    shortest, longest = texts.get(MIN_COMPACTION_LAG), texts.get(MAX_COMPACTION_LAG)
+    if shortest is not None and longest is not None and int(shortest) > int(longest):
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"{MIN_COMPACTION_LAG} {shortest} is above {MAX_COMPACTION_LAG} {longest}: nothing "
+            "could be compacted in time",
+        )
