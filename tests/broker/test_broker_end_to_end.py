@@ -18,12 +18,15 @@ from ottla.broker.broker_driver import Broker
 from ottla.broker.opening_driver import open_broker
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.client.network.connection import open_connection
 from ottla.controller.main_driver import serve_controller
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.resources import ConfigKind
+from ottla.wire.messages.describe_node_request import DescribeNodeRequest
+from ottla.wire.messages.describe_node_response import DescribeNodeResponse
 
 T = TypeVar("T")
 
@@ -371,3 +374,17 @@ async def test_a_cordoned_directory_takes_no_new_replica_until_it_is_open_again(
         assert directory_of(cluster, "b", 0) == second
         with pytest.raises(RefusedError, match="is not one of"):
             await set_cordoned(admin, "/elsewhere", 1)
+
+
+async def test_a_log_whose_cleaning_is_given_up_is_a_problem_that_status_shows(
+    tmp_path: Path,
+) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        manager = cluster.broker.logs.cleaner.manager
+        manager.on_failed(TopicPartition("a", 0), "a batch is damaged", now_ms=0, is_final=True)
+        host, _, port = cluster.bootstrap.rpartition(":")
+        async with open_connection(host, int(port)) as connection:
+            answer = await connection.request(DescribeNodeRequest(), DescribeNodeResponse)
+    assert answer.problems == [
+        "a-0 is not compacted before the broker starts again: a batch is damaged"
+    ]

@@ -392,6 +392,8 @@ class Broker:
                 yield f"{at} is offline: {failure}"
             if partition.damage is not None:
                 yield f"{at} has damaged records: {partition.damage}"
+        for at, reason in self.logs.cleaner.manager.set_aside.items():
+            yield f"{at} is not compacted before the broker starts again: {reason}"
         yield from self._fetchers.problems()
         yield from self._groups.problems()
         yield from self.member.problems
