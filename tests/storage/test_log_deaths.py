@@ -571,5 +571,33 @@ async def test_a_log_that_begins_again_and_loses_power_begins_there(seed: int) -
     assert offsets(again) == list(range(100, again.end_offset))
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_what_a_failed_flush_left_in_memory_alone_no_start_takes_for_flushed(
+    seed: int,
+) -> None:
+    """The kernel shows it to the next process, whose own flush succeeds, and then loses it."""
+    bench = await bench_on(seed)
+    log = await bench.open(CONFIG)
+    fill(log, 2)
+    await log.flush()
+    fill(log, 3)
+    world(bench).fail(DiskOperation.FSYNC, path_part=".log")
+    with pytest.raises(RefusedError):
+        await log.flush()
+
+    log.abandon()
+    world(bench).kill()
+    again = await bench.open(CONFIG, recovery_point=log.recovery_checkpoint)
+    fill(again, 1)
+    await again.flush()
+    flushed_end = again.end_offset
+    again.abandon()
+    world(bench).crash()
+    last = await bench.open(CONFIG, recovery_point=again.recovery_checkpoint)
+
+    assert last.end_offset >= flushed_end
+    assert offsets(last) == list(range(last.end_offset))
+
+
 def is_log(name: str) -> bool:
     return name.endswith(".log")

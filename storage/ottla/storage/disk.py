@@ -117,6 +117,10 @@ class RealDisk:
         limiter = self._workers_of(file.path).read
         return await _run_pinned(limiter, file, file.pread, position, size)
 
+    async def forget_flushed(self, file: DiskFile) -> None:
+        """Drop the file's clean pages from the page cache."""
+        await _run_pinned(self._workers_of(file.path).other, file, _drop_pages, file)
+
     async def fsync(self, file: DiskFile) -> None:
         """Make durable what was written before the call; calls that overlap share one fsync."""
         assert isinstance(file, RealFile)
@@ -312,6 +316,10 @@ def _is_byte_cached(fd: int, position: int) -> bool:
         # for the read to meet, whose error is judged.
         return error.errno == errno.EOPNOTSUPP
     return True
+
+
+def _drop_pages(file: DiskFile) -> None:
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _touch(file: DiskFile, position: int, size: int) -> None:

@@ -166,6 +166,14 @@ class Disk(Protocol):
         """Do what `pread` does, on the worker: for what may be cold or large."""
         ...
 
+    async def forget_flushed(self, file: DiskFile) -> None:
+        """Have later reads come from the device, but for what was written and not flushed.
+
+        After a failed fsync the kernel counts what it could not write as flushed, and shows it as
+        long as memory holds it, to later processes, too.
+        """
+        ...
+
     async def fsync(self, file: DiskFile) -> None:
         """Make durable what was written before the call.  Calls that overlap share one fsync.
 

@@ -355,6 +355,7 @@ class LogLoader:
         """Check one segment; return whether its tail had to be cut."""
         file_size = segment.size_bytes
         segment.restart(self._config)
+        await self._disk.forget_flushed(segment.file)  # its last fsync may have failed
         found = self._scan(segment, position=0, end=file_size)
         while (block := await found.next_block()) is not None:
             for at, header in block.batches:

@@ -257,6 +257,9 @@ class PreviewDisk:
         await trio.lowlevel.checkpoint()
         return data
 
+    async def forget_flushed(self, file: DiskFile) -> None:
+        """Do nothing: what is kept aside is of no device."""
+
     async def fsync(self, file: DiskFile) -> None:
         """Do nothing: what is kept aside is thrown away."""
 

@@ -125,8 +125,13 @@ class SimulatedDisk:
             inode.lose_power(self._rng)
 
     def kill(self) -> None:
-        """End the process but not the machine: the page cache lives on, handles die."""
+        """End the process but not the machine: the page cache lives on, handles die.
+
+        Whether an fsync failed is forgotten, too: the next process finds what memory shows.
+        """
         self._end_process()
+        for inode in self._inodes(self._root):
+            inode.forget_failure()
 
     def _end_process(self) -> None:
         self.life += 1
@@ -218,6 +223,11 @@ class SimulatedDisk:
         """Do what `pread` does."""
         await self.read_ahead(file, position, size)
         return file.pread(position, size)
+
+    async def forget_flushed(self, file: DiskFile) -> None:
+        """Show what the device has, but for what waits to be flushed."""
+        await self._wait(file.path)
+        _simulated(file).inode.forget_flushed()
 
     async def fsync(self, file: DiskFile) -> None:
         """Make durable what was written before the call; after one failure it always fails."""

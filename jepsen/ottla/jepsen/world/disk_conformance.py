@@ -317,6 +317,16 @@ async def idle_unflushed_files_are_flushed(disk: Disk, root: str) -> None:
         file.close()
 
 
+async def forgetting_what_is_flushed_loses_nothing(disk: Disk, root: str) -> None:
+    """What was flushed is read from the device, and what was not is still there."""
+    file = _file(disk, f"{root}/f", b"flushed")
+    await disk.fsync(file)
+    file.pwrite(7, [b" and not"])
+    await disk.forget_flushed(file)
+    assert await disk.read(file, 0, 100) == b"flushed and not"
+    file.close()
+
+
 CHECKS: tuple[Check, ...] = (
     what_is_written_is_read,
     writing_beyond_the_end_leaves_zeros,
@@ -338,6 +348,7 @@ CHECKS: tuple[Check, ...] = (
     a_file_that_is_not_open_is_not_cached,
     a_pinned_file_is_read_after_its_removal,
     idle_unflushed_files_are_flushed,
+    forgetting_what_is_flushed_loses_nothing,
     a_survey_tells_what_directories_hold,
     a_handle_opens_its_file_at_its_first_use,
     a_directory_is_made_with_its_files,

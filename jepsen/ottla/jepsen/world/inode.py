@@ -117,6 +117,21 @@ class Inode:
         del self.pending[:count]
         self.flushed_count += count
 
+    def forget_failure(self) -> None:
+        """Count what an fsync could not write as flushed, which it is not."""
+        if self.has_failed_fsync:
+            self.flushed_count += len(self.pending)
+            self.pending.clear()
+            self.has_failed_fsync = False
+
+    def forget_flushed(self) -> None:
+        """Show what is durable, and what waits to be; the size stays as it is seen."""
+        size = self.content.size
+        self.content = Bytes(self.durable.data, self.durable.size)
+        for operation in self.pending:
+            self.content.apply(operation)
+        self.content.apply(Resize(size))
+
     def lose_power(self, rng: Rng) -> None:
         """Keep what chance keeps of the changes that were not flushed.
 
