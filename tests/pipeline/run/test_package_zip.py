@@ -37,7 +37,7 @@ def test_a_process_that_has_nothing_of_ours_but_the_zip_works_from_it(tmp_path: 
 
 def test_it_holds_what_the_pipeline_imports_and_no_servers() -> None:
     names = package_files()
-    assert "ottla/pipeline/session.py" in names
+    assert "ottla/pipeline/run/session.py" in names
     assert "ottla/wire/schemas/fetch.schema" in names
     assert not [name for name in names if "__pycache__" in name]
     assert not [name for name in names if name.startswith(("ottla/broker/", "ottla/cli/"))]
