@@ -8,6 +8,7 @@ ENGINE ?= walk
 SEED ?= 0
 FOR ?= 60m
 STORE ?= store
+MIN_OPS ?= 200
 
 .PHONY: check test fix docs sim soak jepsen bench bench-gate
 check:
@@ -35,9 +36,9 @@ soak:
 # Two runs on real processes under faults, with both clients: under two minutes with their verdicts.
 jepsen:
 	$(PYTHON) -m ottla.cli jepsen run --workload queue,offsets,list-offsets --nemesis kill \
-	  --for 30s --min-ops 200 --store $(STORE)
+	  --for 30s --min-ops $(MIN_OPS) --store $(STORE)
 	$(PYTHON) -m ottla.cli jepsen run --workload metadata,group,producer-ids --nemesis partition \
-	  --for 30s --min-ops 200 --store $(STORE)
+	  --for 30s --min-ops $(MIN_OPS) --store $(STORE)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help

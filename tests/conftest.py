@@ -4,6 +4,7 @@ So hypothesis neither fails a test for a slow machine nor for data that took lon
 only computes, or waits for a Spark that does, has more time until it counts as hung.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import HealthCheck, settings
 COMPUTING = ("pipeline", "jepsen")
 """Folders of tests that run behind all others (`.ci/run`), on cores that are busy elsewhere."""
 COMPUTING_TIMEOUT_S = 1_200
+
+# Tests that start a JVM or a node fork beside gRPC's threads: the child must get to its exec.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

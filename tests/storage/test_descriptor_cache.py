@@ -122,3 +122,17 @@ def test_when_all_are_wanted_descriptors_are_freed() -> None:
     assert names_of_open(files) == "7"
     cache.remove(files[7])
     assert len(cache) == 0
+
+
+def test_unflushed_files_are_found_below_the_bound_once_a_file_could_not_be_opened() -> None:
+    cache: DescriptorCache[FakeFile] = DescriptorCache(9)
+    files = opened(cache, 3)
+    for file in files:
+        file.dirt = NEW_DIRT
+    while cache.free(3):
+        pass
+    assert cache.stale(lambda file: True) == []  # they were written just now
+    assert cache.stale(lambda file: True) == []  # and none is one too many
+    cache.is_short = True
+    assert cache.stale(lambda file: True) == files
+    assert cache.stale(lambda file: True) == []

@@ -51,6 +51,9 @@ class DescriptorCache(Generic[F]):
         self._waiting: dict[F, None] = {}
         """Those that may be given back, the next first; some have come to be kept meanwhile."""
         self._kept: dict[F, None] = {}
+        self.is_short = False
+        """Whether a file could not be opened though fewer than `count_max` are: others have taken
+        the process's descriptors.  `stale` then finds all it can."""
 
     def __len__(self) -> int:
         """Return how many files are open."""
@@ -113,11 +116,12 @@ class DescriptorCache(Generic[F]):
 
         Flushing these lets them be given back.  Only those that are meant are looked at.
         """
-        excess = len(self) - self.count_max
+        excess = len(self) - (0 if self.is_short else self.count_max)
         found: list[F] = []
         for file in filter(is_meant, list(self._kept)):
             if file.dirt == NEW_DIRT:
                 file.dirt = OLD_DIRT
             elif file.dirt == OLD_DIRT and len(found) < excess:
                 found.append(file)
+        self.is_short = self.is_short and not found
         return found

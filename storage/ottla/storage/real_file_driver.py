@@ -313,6 +313,7 @@ class OpenRealFiles:
         """
         while _lowest_descriptor() > self.descriptor_max:
             if not self.descriptors.free(FREED_AT_ONCE):
+                self.descriptors.is_short = True
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
 

@@ -70,10 +70,14 @@ CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=1)
 
 
 async def _written(
-    directory: Path, *values: bytes, high_watermark: int, new_epoch_at: int = 9
+    directory: Path,
+    *values: bytes,
+    high_watermark: int,
+    new_epoch_at: int = 9,
+    topic: str = "orders",
 ) -> Path:
     """Write a broker's directory with one partition in it, as a broker would."""
-    partition = directory / "orders-0"
+    partition = directory / f"{topic}-0"
     bench = Workbench(RealDisk(), str(partition))
     log = await bench.open(CONFIG)
     for number, value in enumerate(values):
@@ -81,12 +85,26 @@ async def _written(
         append(log, batch, leader_epoch=int(number >= new_epoch_at))
     await log.close()
     bench.let_go()
-    marks = {TopicPartition("orders", 0): Offset(high_watermark)}
+    marks = {TopicPartition(topic, 0): Offset(high_watermark)}
     (directory / HIGH_WATERMARK_FILE).write_bytes(format_checkpoint(marks))
     return partition
 
 
 VALUES = (b"a", b"b", b"c", b"d", b"e")
+
+
+@pytest.mark.parametrize(("last", "is_sound"), [(b"e", True), (b"x", False)])
+async def test_replicas_of_a_compacted_log_agree_in_the_last_values(
+    tmp_path: Path, last: bytes, is_sound: bool
+) -> None:
+    """Each broker compacts its own when it comes to it."""
+    topic = "__consumer_offsets"
+    await _written(tmp_path / "b1", *VALUES, high_watermark=5, topic=topic)
+    await _written(tmp_path / "b2", b"a", b"x", b"x", b"x", last, high_watermark=5, topic=topic)
+
+    _, check = check_directories({name: tmp_path / name for name in ("b1", "b2")})
+
+    assert check.is_sound is is_sound, check.detail
 
 
 async def test_replicas_that_a_broker_wrote_are_sound(tmp_path: Path) -> None:

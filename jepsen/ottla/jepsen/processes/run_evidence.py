@@ -3,8 +3,9 @@
 Read when all nodes have been shut down.  A directory is sound when every batch has its CRC, offsets
 rise, every index entry points at the batch that holds its offset, and replicas of a partition have
 the same bytes: up to where both knew the high watermark to be, and beyond it wherever they hold a
-batch of the same leader epoch (log matching).  What a leader wrote alone as it was shut down may
-lie beside what the next one wrote: it would give way at its next start.
+batch of the same leader epoch (log matching).  Replicas of a compacted log have the same last
+values.  What a leader wrote alone as it was shut down may lie beside what the next one wrote: it
+would give way at its next start.
 """
 
 import re
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from ottla.jepsen.checkers.compacted import COMPACTED, state_of
 from ottla.jepsen.checkers.verdict import DirectoryCheck
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
@@ -134,7 +136,8 @@ def _differences(logs: Mapping[str, Mapping[str, _Log]]) -> Iterator[tuple[str, 
     for name in sorted({name for found in logs.values() for name in found}):
         holders = [(node, found[name]) for node, found in logs.items() if name in found]
         for (first_node, first), (node, log) in combinations(holders, 2):
-            difference = _difference(first, log)
+            compare = _difference_of_states if name.startswith(COMPACTED) else _difference
+            difference = compare(first, log)
             if difference is not None:
                 yield node, name, f"differs from {first_node} at {difference}"
 
@@ -153,6 +156,16 @@ def _difference(first: _Log, second: _Log) -> str | None:
         if at < committed or epochs[0] == epochs[1]:
             marks = f"{first.high_watermark} and {second.high_watermark}"
             return f"offset {at} (epochs {epochs[0]} and {epochs[1]}, high watermarks {marks})"
+    return None
+
+
+def _difference_of_states(first: _Log, second: _Log) -> str | None:
+    """Return a key that replicas of a compacted log have other last values of, None for none."""
+    end = min(first.high_watermark, second.high_watermark)
+    ours, theirs = state_of(first.batches, end), state_of(second.batches, end)
+    for key in sorted(ours.keys() | theirs.keys()):
+        if ours.get(key) != theirs.get(key):
+            return f"key {key!r} (high watermarks {first.high_watermark}, {second.high_watermark})"
     return None
 
 

@@ -13,6 +13,7 @@ import trio
 
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.jepsen.checkers.compacted import COMPACTED, state_of
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, SimulatedCluster
 from ottla.jepsen.world.whole.history import ClientHistory
@@ -25,8 +26,6 @@ from ottla.jepsen.world.whole.rebirth import (
 from ottla.jepsen.world.whole.workload import ClientWorkload
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
-from ottla.wire.batch import batches
-from ottla.wire.records import scan
 
 HEALING_S_MAX = 60.0
 """How long a healed cluster may take until everybody serves and every in-sync set is full."""
@@ -38,9 +37,6 @@ SETTLING_S_MAX = 10.0
 
 LOOK_S = 0.25
 METADATA_LOG = "__cluster_metadata-0"
-COMPACTED = "__consumer_offsets-"
-"""How the logs are called that brokers compact, each its own."""
-
 Replica = tuple[Machine, str]
 """Where a log lies: on whose disk, and where there."""
 
@@ -230,7 +226,7 @@ def _compare_states(name_of_log: str, logs: list[tuple[str, dict[int, bytes]]]) 
     there or not.
     """
     end = min((max(found, default=-1) for _, found in logs), default=-1)
-    states = [(name, _state_of(found, end)) for name, found in logs]
+    states = [(name, state_of(found, end + 1)) for name, found in logs]
     first_name, first = states[0]
     for name, state in states[1:]:
         for key in sorted(first.keys() | state.keys()):
@@ -238,21 +234,6 @@ def _compare_states(name_of_log: str, logs: list[tuple[str, dict[int, bytes]]]) 
                 raise Violation(
                     "LogsAgree", f"{name_of_log}: {first_name} and {name} differ in {key!r}"
                 )
-
-
-def _state_of(found: dict[int, bytes], end: int) -> dict[bytes, bytes]:
-    """Return the last value of every key that is not deleted, up to a batch."""
-    state: dict[bytes, bytes] = {}
-    for base_offset in sorted(at for at in found if at <= end):
-        for at, header in batches(found[base_offset]):
-            if header.is_control:
-                continue
-            for record in scan(found[base_offset], at, header):
-                if record.value is None:
-                    state.pop(bytes(record.key or b""), None)
-                else:
-                    state[bytes(record.key or b"")] = bytes(record.value)
-    return state
 
 
 async def batches_of(machine: Machine, directory: str) -> dict[int, bytes]:
