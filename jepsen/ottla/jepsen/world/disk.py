@@ -65,6 +65,8 @@ class SimulatedDisk:
         self.life = 0
         """Which process's handles are valid: counts crashes."""
         self.capacity_bytes: int | None = None
+        self.has_lost_writes = False
+        """Whether a process ended that could not flush what it had written: only memory has it."""
         """Bytes all files may hold together before writing fails with ENOSPC."""
         self.wall_ms: Callable[[], int] | None = None
         """The clock that stamps files as they are written; without one nothing is ever old."""
@@ -131,7 +133,7 @@ class SimulatedDisk:
         """
         self._end_process()
         for inode in self._inodes(self._root):
-            inode.forget_failure()
+            self.has_lost_writes |= inode.forget_failure()
 
     def _end_process(self) -> None:
         self.life += 1

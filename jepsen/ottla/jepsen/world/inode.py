@@ -117,12 +117,14 @@ class Inode:
         del self.pending[:count]
         self.flushed_count += count
 
-    def forget_failure(self) -> None:
-        """Count what an fsync could not write as flushed, which it is not."""
+    def forget_failure(self) -> bool:
+        """Count what an fsync could not write as flushed, which it is not; return whether any."""
+        is_lost = self.has_failed_fsync and bool(self.pending)
         if self.has_failed_fsync:
             self.flushed_count += len(self.pending)
             self.pending.clear()
             self.has_failed_fsync = False
+        return is_lost
 
     def forget_flushed(self) -> None:
         """Show what is durable, and what waits to be; the size stays as it is seen."""

@@ -195,7 +195,8 @@ class LogLife:
         if self._cut is not None:
             self._flushed_end = min(self._flushed_end, self._cut)
         at_least = self._flushed_end
-        if not self._was_cut_by_power and self._cut is None:
+        is_all_there = not self._was_cut_by_power and not self.disk.has_lost_writes
+        if is_all_there and self._cut is None:
             at_least = model.end_offset if model.batches else 0
         kept = storage.what_was_kept(
             log, model, self._pending, flushed_end=self._flushed_end, at_least=at_least
@@ -215,7 +216,7 @@ class LogLife:
         self._maker.forget(model)
         self._flushed_end = min(self._flushed_end, end)
         self._pending, self._cut = [], None
-        self._was_cut_by_power = False
+        self._was_cut_by_power = self.disk.has_lost_writes = False
         self._is_restarted = True
         self.figures["recoveries"] += 1
         self.log = log
