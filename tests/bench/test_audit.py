@@ -1,10 +1,13 @@
 """Each kind of wrong, planted into a history that is right, is found, and nothing else is."""
 
 from array import array
+from types import SimpleNamespace
 
+import confluent_kafka
 import pytest
+from confluent_kafka import KafkaError
 
-from ottla.bench.audit import AuditedRecords, AuditVerdict, audit
+from ottla.bench.audit import STAMP, AuditedRecords, AuditVerdict, audit, read_back
 from ottla.bench.ledger import Answers, LedgerLane, RunLedger
 
 LANE = LedgerLane("load", 3, 10)
@@ -60,3 +63,44 @@ def test_a_planted_wrong_is_named(found: list[tuple[int, int]], wrong: dict[str,
     assert {kind: getattr(verdict, kind) for kind in kinds if getattr(verdict, kind)} == wrong
     assert all("load-3" in example for example in verdict.examples)
     assert verdict.examples
+
+
+class LogOfGaps:
+    """A consumer of a log that ends at 15, of whose records compaction left the one at 11."""
+
+    def __init__(self, settings: dict[str, object]) -> None:
+        self._answers = [message(11, value=STAMP.pack(7, 0))]
+        if settings.get("enable.partition.eof"):
+            self._answers.append(message(15, error=KafkaError(KafkaError._PARTITION_EOF)))
+
+    def get_watermark_offsets(self, at: object, timeout: float) -> tuple[int, int]:
+        return 10, 15
+
+    def assign(self, partitions: list[object]) -> None:
+        assert len(partitions) == 1
+
+    def consume(self, count: int, timeout: float) -> list[SimpleNamespace]:
+        answers, self._answers = self._answers, []
+        return answers
+
+    def close(self) -> None:
+        self._answers.clear()
+
+
+def message(
+    offset: int, *, value: bytes | None = None, error: KafkaError | None = None
+) -> SimpleNamespace:
+    """Return a message as confluent-kafka has it: what it holds is asked of functions."""
+    fields = {"topic": "load", "partition": 3, "offset": offset, "value": value, "error": error}
+    return SimpleNamespace(**{name: lambda held=held: held for name, held in fields.items()})
+
+
+def test_a_lane_is_read_to_its_end_where_no_record_leads_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(confluent_kafka, "Consumer", LogOfGaps)
+    monkeypatch.setattr("ottla.bench.audit.SILENCE_S", 0.5)
+
+    found = read_back("nowhere:1", [LANE], run_id=7)
+
+    assert list(found[LANE].offsets) == [11]

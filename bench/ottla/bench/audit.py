@@ -109,7 +109,13 @@ def read_back(
     """Read every lane from the run's first record to its present end; keep what the run wrote."""
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "ottla-bench", "enable.auto.commit": False}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "ottla-bench",
+            "enable.auto.commit": False,
+            # The last offsets may be a marker's, or compacted: no record leads to such an end.
+            "enable.partition.eof": True,
+        }
     )
     found = {lane: AuditedRecords() for lane in lanes}
     by_name = {(lane.topic, lane.partition): lane for lane in lanes}
@@ -135,21 +141,29 @@ def read_back(
                 )
             for message in messages:
                 lane = by_name[message.topic(), message.partition()]
-                _keep(message, found[lane], run_id)
-                if message.offset() + 1 >= missing.get(lane, message.offset() + 2):
+                next_offset = _take(message, found[lane], run_id)
+                if next_offset >= missing.get(lane, next_offset + 1):
                     del missing[lane]
     finally:
         consumer.close()
     return found
 
 
-def _keep(message: Any, found: AuditedRecords, run_id: int) -> None:
-    if message.error() is not None:
-        raise RefusedError(message.error().code(), message.error().str())
+def _take(message: Any, found: AuditedRecords, run_id: int) -> int:
+    """Keep what the run wrote; return up to where the lane is read.
+
+    Raises RefusedError where the message is an error, other than that the end is reached.
+    """
+    offset: int = message.offset()
+    error = message.error()
+    if error is not None:
+        if error.code() == error._PARTITION_EOF:
+            return offset
+        raise RefusedError(error.code(), error.str())
     value = message.value()
-    if value is None or len(value) < STAMP.size:
-        return  # another's record
-    run, number = STAMP.unpack_from(value)
-    if run == run_id:
-        found.offsets.append(message.offset())
-        found.numbers.append(number)
+    if value is not None and len(value) >= STAMP.size:  # otherwise another's record
+        run, number = STAMP.unpack_from(value)
+        if run == run_id:
+            found.offsets.append(offset)
+            found.numbers.append(number)
+    return offset + 1

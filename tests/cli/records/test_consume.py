@@ -5,12 +5,13 @@ from uuid import uuid4
 
 import pytest
 
-from ottla.cli.records.consume import Printer, Read, ReadPosition, records_of
+from ottla.cli.records.consume import Printer, Read, ReadPosition, records_of, wanted_of
 from ottla.cli.topics.topic import described
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Offset
+from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.storage.meta_properties import uuid_to_text
-from ottla.wire.batch import TimestampType
+from ottla.wire.batch import TimestampType, parse_header
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 from ottla.wire.messages.metadata_response import (
     MetadataResponsePartition,
@@ -34,6 +35,29 @@ def test_a_batch_that_the_fetch_cut_off_is_left_for_the_next(byte_count: int) ->
     found = records_of(batch(0, b"a", b"b") + batch(2, b"c")[:byte_count], start())
 
     assert [read.record.value for read in found] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("kept", [(), (0,), (1,), (0, 4), (5,), (3, 8), (8,), (2, 5, 7)])
+@pytest.mark.parametrize("end_offset", range(1, 10))
+def test_the_end_is_reached_wherever_compaction_left_gaps(
+    kept: tuple[int, ...], end_offset: int
+) -> None:
+    log = [compacted_batch(batch(at, b"a", b"b", b"c"), kept) for at in (0, 3, 6)]
+    if not {3, 4, 5} & set(kept):
+        del log[1]
+    position = ReadPosition(partition=0, offset=0, end_offset=end_offset)
+
+    seen: list[int] = []
+    for _ in range(len(log) + 1):
+        rest = b"".join(one for one in log if parse_header(one).end_offset > position.offset)
+        for read in wanted_of(records_of(rest, position), position):
+            seen.append(read.record.offset)
+            position.offset = read.record.offset + 1
+        if position.offset >= end_offset:
+            break
+
+    assert seen == [offset for offset in kept if offset < end_offset]
+    assert position.offset >= end_offset
 
 
 def test_a_batch_whose_bytes_lie_is_refused() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ottla.client.fetch.fetched import ConsumerRecord, Fetched
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
+from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.wire.batch import TimestampType
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.compression import Codec
@@ -99,6 +100,27 @@ def test_offsets_that_compaction_took_are_stepped_over() -> None:
 
     assert values(held.take(10)) == [0, 1, 10, 11]
     assert held.offset == 12
+
+
+@pytest.mark.parametrize("count", [1, 2, 100])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_batches_that_compaction_thinned_or_emptied_are_read_to_their_ends(
+    count: int, codec: Codec
+) -> None:
+    held = fetched(
+        compacted_batch(batch(0)),
+        compacted_batch(batch(3, codec=codec), {4}, horizon_ms=5_000_000),
+        compacted_batch(batch(6)),
+        compacted_batch(batch(9, codec=codec), {9}),
+        compacted_batch(batch(12)),
+        offset=1,
+    )
+
+    taken = [record for _ in range(3) for record in held.take(count)]
+
+    assert [(record.offset, record.timestamp_ms) for record in taken] == [(4, 1_004), (9, 1_009)]
+    assert held.is_drained
+    assert (held.offset, held.epoch) == (15, EPOCH)
 
 
 def test_control_batches_are_stepped_over() -> None:

@@ -6,6 +6,7 @@ from ottla.client.fetch.fetched import Fetched
 from ottla.client.fetch.positions import PartitionPlace, Positions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, TopicPartition
+from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
@@ -49,6 +50,21 @@ def test_positions_move_by_what_is_given_out() -> None:
     assert place.fetch == at(3, EPOCH)
     assert offsets(positions) == [(0, 2)]
     assert place.position == at(3, EPOCH)
+
+
+def test_a_position_reaches_the_end_of_a_log_whose_last_records_compaction_took() -> None:
+    positions = placed(A)
+    place = positions.place(A)
+    batch = build_batch([(0, b"k", b"v")] * 3, leader_epoch=EPOCH)
+    positions.on_fetched(place, place.turn, Fetched(A, Offset(0), Epoch(-1), batch))
+    emptied = compacted_batch(build_batch([(0, b"k", b"v")] * 5, base_offset=Offset(3)))
+    positions.on_fetched(place, place.turn, Fetched(A, Offset(3), EPOCH, emptied))
+
+    assert offsets(positions, 3) == [(0, 0), (0, 1), (0, 2)]
+    assert offsets(positions) == []
+    assert place.position is not None
+    assert place.position.offset == place.fetch.offset == 8
+    assert positions.has_hunger()
 
 
 def test_an_answer_from_before_a_seek_is_dropped() -> None:

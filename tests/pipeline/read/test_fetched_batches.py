@@ -13,8 +13,11 @@ from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
 from ottla.model.limits import INT64_MAX
 from ottla.pipeline.read.arrow_decode import ArrowDecoder
 from ottla.pipeline.read.fetched_batches import FetchedBatches
+from ottla.pipeline.read.range_course import RangeCourse
+from ottla.pipeline.read.ranges import OffsetRange
+from ottla.storage.cleaner.cleaning_bench import compacted_batch
+from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import (
-    BatchBuilder,
     ControlType,
     build_batch,
     build_end_transaction_marker,
@@ -97,15 +100,36 @@ def test_records_of_aborted_transactions_are_left_out_and_later_ones_are_not() -
     assert offsets_in(FetchedBatches(data, 0, 100)) == [*range(8), 10, 11]
 
 
-def test_a_batch_whose_records_compaction_took_moves_on() -> None:
-    builder = BatchBuilder()
-    builder.append(5, None, b"x")
-    empty = bytearray(builder.build(base_offset=Offset(4)))
-    del empty[61:]
-    empty[8:12] = (49).to_bytes(4, "big")
-    empty[57:61] = bytes(4)
-    fetched = FetchedBatches(bytes(empty) + data_batch(5, 2), 0, 100, check_crcs=False)
-    assert offsets_in(fetched) == [5, 6]
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("end", range(1, 16))
+def test_a_range_of_a_compacted_log_ends_where_it_was_to_end(end: int, codec: Codec) -> None:
+    log = [
+        compacted_batch(data_batch(0, 3)),
+        compacted_batch(data_batch(3, 3, codec=codec), {4}, horizon_ms=5_000_000),
+        compacted_batch(data_batch(9, 3)),
+        compacted_batch(data_batch(12, 3)),
+    ]
+    course = RangeCourse(OffsetRange("t", 0, 0, end))
+    seen: list[int] = []
+    for _ in log:
+        for size in (1, 2):  # an answer holds one batch of what is there, or two
+            if course.is_fetched:
+                break
+            rest = [one for one in log if parse_header(one).end_offset > course.position]
+            course.take(FetchedBatches(b"".join(rest[:size]), course.position, end))
+            seen += offsets_in(course.give(), end=end)
+
+    assert course.is_done
+    assert seen == [4] * (end > 4)
+
+
+def test_timestamps_count_from_a_delete_horizon_where_a_batch_has_one() -> None:
+    thinned = compacted_batch(data_batch(0, 30), range(3, 30), horizon_ms=5_000_000)
+    (rows,) = ArrowDecoder(AT, ("timestamp",)).decode(
+        FetchedBatches(thinned, 0, 30).bodies(), 0, 30
+    )
+
+    assert rows.column(0).view("int64").to_pylist() == [5_000] * 27
 
 
 def test_a_wrong_checksum_is_told_with_its_offset_once_what_comes_before_was_given() -> None:

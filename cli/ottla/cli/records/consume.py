@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -164,16 +165,11 @@ async def _read(
             cluster.forget_leaders()
             await trio.sleep(0.1)
         for position, records in found:
-            for read in records:
-                record = read.record
-                if record.offset < position.offset:
-                    continue
-                if left == 0 or (
-                    position.end_offset is not None and record.offset >= position.end_offset
-                ):
+            for read in wanted_of(records, position):
+                if left == 0:
                     break
                 printer.show(position, read)
-                position.offset = record.offset + 1
+                position.offset = read.record.offset + 1
                 left -= 1
         sys.stdout.flush()
     note(f"{counted(printer.count, 'record')} read from {arguments.topic}")
@@ -238,6 +234,17 @@ def records_of(data: Any, position: ReadPosition) -> list[Read]:
         # Nothing but control records, or records that compaction took away: step over them.
         position.offset = max(position.offset, end_offset)
     return found
+
+
+def wanted_of(records: Iterable[Read], position: ReadPosition) -> Iterator[Read]:
+    """Yield the records from the position on; behind the last that is wanted, move to the end."""
+    for read in records:
+        if position.end_offset is not None and read.record.offset >= position.end_offset:
+            # Compaction may have taken all that lay before the end: no record leads there.
+            position.offset = position.end_offset
+            return
+        if read.record.offset >= position.offset:
+            yield read
 
 
 class Printer:

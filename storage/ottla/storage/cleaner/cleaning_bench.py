@@ -3,9 +3,12 @@
 For tests, on the real disk and on the world's; the product's own way is the cleaner driver's.
 """
 
+from collections.abc import Container
 from contextlib import aclosing
 from itertools import pairwise
 
+from ottla.storage.cleaner.batch_bodies import body_of
+from ottla.storage.cleaner.batch_rewrite import emptied_batch, rewritten_batch
 from ottla.storage.cleaner.clean_driver import clean
 from ottla.storage.cleaner.cleaning_task import (
     CleanableSegment,
@@ -15,10 +18,12 @@ from ottla.storage.cleaner.cleaning_task import (
     LastRecord,
 )
 from ottla.storage.cleaner.record_forms import RecordForm
+from ottla.storage.cleaner.record_work import KeptRecords, placed_records
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
+from ottla.wire.batch import parse_header
 
 SEED = 0x0123456789ABCDEF_FEDCBA9876543210
 
@@ -99,3 +104,17 @@ async def clean_log(
     finally:
         log.is_being_cleaned = False
     raise AssertionError("a cleaning ends with its figures")
+
+
+def compacted_batch(
+    batch: bytes | bytearray, kept: Container[int] = (), *, horizon_ms: int | None = None
+) -> bytes:
+    """Return a batch as a cleaning leaves it that keeps the records at these offsets."""
+    body = body_of(bytes(batch), 0, parse_header(batch))
+    records = [one for one in placed_records(body) if one[0].offset in kept]
+    if not records:
+        return emptied_batch(body.header)
+    ranges = [(start, end) for _, start, end in records]
+    latest_ms = max(record.timestamp_ms for record, _, _ in records)
+    verdict = KeptRecords(len(records), ranges, latest_ms, has_tombstone=False, keyless_count=0)
+    return rewritten_batch(body, verdict, horizon_ms=horizon_ms)

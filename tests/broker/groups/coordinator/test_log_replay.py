@@ -19,6 +19,8 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.storage.cleaner.cleaning_bench import clean_log, task_of
+from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import DiskFile
 from ottla.wire.batch import CRC_AT, CRC_START
 from ottla.wire.batch_builder import build_batch
@@ -133,6 +135,28 @@ async def test_no_record_that_lies_takes_a_group_with_it(
     first, total = caplog.messages
     assert first.endswith("offset 2: a record of __consumer_offsets has no key")
     assert total.startswith(f"{2 * len(bad)} records or batches of ")
+
+
+async def test_a_compacted_log_is_loaded_to_its_end_over_gaps_and_emptied_batches(
+    world: Any, make_coordinator: Any
+) -> None:
+    led = await offsets_partition(world)
+    log = led.log
+    assert log is not None
+    for turn in range(4):
+        for group_id in ("a", "b"):
+            write(world, led, *(commit(turn * 10 + n, group_id) for n in range(5)))
+        write(world, led, *([(commit(0, "gone")[0], None)] * 3))
+        await log.roll(now_ms=0)
+    log.update_high_watermark(log.end_offset)
+    task = task_of(log, now_ms=1)
+    await clean_log(RealDisk(), log, replace(task, now_ms=1 << 50))
+    assert log.size_bytes < 1_000
+
+    found, skipped = await offsets_after(world, make_coordinator, ["a", "b", "gone"])
+
+    assert found == [(ErrorCode.NONE, 34), (ErrorCode.NONE, 34), (ErrorCode.NONE, -1)]
+    assert skipped == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
