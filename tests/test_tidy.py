@@ -61,7 +61,7 @@ EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 
 # Rooms of a package, lowest first: a module imports only its own room and the rooms before it.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "broker": ("network", "cluster", "replicas", "logs", "groups", "metrics"),
+    "broker": ("network", "cluster", "replicas", "logs", "groups", "transactions", "metrics"),
     "client": ("network", "produce", "fetch", "groups", "admin_parts", "testing"),
     "pipeline": ("run", "write", "read", "archive", "doctor", "rollup"),
     "cli": ("cluster", "topics", "records", "logs", "groups", "metrics", "pipelines", "lab"),

@@ -1,0 +1,118 @@
+"""The records of `__transaction_state`, in Kafka's own formats.  Pure.
+
+A key is the int16 0, then the transactional id; a value the int16 0 or 1, then the body.  A null
+value forgets the id.  Keys and values of later versions are passed over when a log is read.
+"""
+
+from struct import Struct
+
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.transactions.transaction import STORED, TransactionFacts, TransactionStatus
+from ottla.model.errors import CorruptDataError, ProtocolError
+from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.transaction_log_key import TransactionLogKey
+from ottla.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
+
+KEY_VERSION = 0
+FLEXIBLE_VALUE = 1
+"""The first version of a value with fields that an older reader may pass over."""
+
+TRANSACTIONAL_ID_BYTES_MAX = 32_767
+"""A transactional id longer than this fits no record."""
+
+_int16 = Struct(">h")
+_KEY_PREFIX = _int16.pack(KEY_VERSION)
+
+
+def state_record(
+    transactional_id: str, facts: TransactionFacts | None, transaction_version: int = 0
+) -> GroupRecord:
+    """Return the record of a transactional id, that which forgets it where there are no facts.
+
+    The value has the version of the cluster's transaction.version, a later one where it must.
+    """
+    key = _KEY_PREFIX + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+    return GroupRecord(key, None if facts is None else _value(facts, transaction_version))
+
+
+def _value(facts: TransactionFacts, transaction_version: int) -> bytes:
+    assert facts.status in STORED
+    assert facts.status is not TransactionStatus.EMPTY or not facts.partitions
+    value = TransactionLogValue(
+        producer_id=facts.producer_id,
+        producer_epoch=facts.producer_epoch,
+        transaction_timeout_ms=facts.timeout_ms,
+        transaction_status=facts.status,
+        transaction_partitions=_partitions_of(facts),
+        transaction_last_update_timestamp_ms=facts.last_update_ms,
+        transaction_start_timestamp_ms=facts.start_ms,
+    )
+    # A client of version 2 may come to a cluster of version 0: what its retries need is kept.
+    if transaction_version >= 1 or facts.client_version:
+        value.previous_producer_id = facts.previous_producer_id
+        value.next_producer_id = facts.next_producer_id
+        value.client_transaction_version = facts.client_version
+        return _int16.pack(FLEXIBLE_VALUE) + encode(value, FLEXIBLE_VALUE)
+    assert facts.next_producer_id == NO_PRODUCER_ID
+    return _int16.pack(0) + encode(value, 0)
+
+
+def _partitions_of(facts: TransactionFacts) -> list[PartitionsSchema] | None:
+    if facts.status is TransactionStatus.EMPTY:
+        return None
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(facts.partitions):
+        by_topic.setdefault(topic, []).append(index)
+    return [PartitionsSchema(topic=name, partition_ids=ids) for name, ids in by_topic.items()]
+
+
+def read_state_record(
+    key: bytes | None, value: bytes | None
+) -> tuple[str, TransactionFacts | None] | None:
+    """Return the transactional id and what is known of it now; None for a key of a later version.
+
+    Raises CorruptDataError if the bytes are not what their version says.
+    """
+    if key is None:
+        raise CorruptDataError("a record of __transaction_state has no key")
+    try:
+        if _prefix_of(key) != KEY_VERSION:
+            return None
+        transactional_id = decode(TransactionLogKey, KEY_VERSION, key, 2).transactional_id
+        return transactional_id, None if value is None else _read_value(value)
+    except ProtocolError as error:
+        raise CorruptDataError(f"a record of __transaction_state: {error}") from None
+
+
+def _read_value(data: bytes) -> TransactionFacts:
+    version = _prefix_of(data)
+    if version not in TransactionLogValue.VERSIONS:
+        raise CorruptDataError(f"version {version} of TransactionLogValue")
+    value = decode(TransactionLogValue, version, data, 2)
+    status = value.transaction_status
+    if status not in STORED:
+        raise CorruptDataError(f"transaction status {status}")
+    return TransactionFacts(
+        producer_id=ProducerId(value.producer_id),
+        previous_producer_id=ProducerId(value.previous_producer_id),
+        next_producer_id=ProducerId(value.next_producer_id),
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        status=TransactionStatus(status),
+        partitions=frozenset(
+            TopicPartition(topic.topic, index)
+            for topic in value.transaction_partitions or ()
+            for index in topic.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        client_version=value.client_transaction_version,
+    )
+
+
+def _prefix_of(data: bytes) -> int:
+    if len(data) < _int16.size:
+        raise CorruptDataError(f"{len(data)} bytes as key or value in __transaction_state")
+    prefix: int = _int16.unpack_from(data)[0]
+    return prefix
