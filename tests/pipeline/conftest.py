@@ -88,12 +88,14 @@ class LiveCluster:
     def new_topic(
         self, partitions: int = 1, *, name: str = "", configs: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic with a name of its own (or this one); return its name."""
+        """Create a topic with a name of its own (or this one); return its name.
+
+        It keeps records of any age: a test's times stand still, and retention's clock does not.
+        """
         self._count += 1
         topic = name or f"topic-{self._count}"
-        self.ask(
-            lambda admin: admin.create_topic(topic, partition_count=partitions, configs=configs)
-        )
+        kept = {"retention.ms": "-1", **(configs or {})}
+        self.ask(lambda admin: admin.create_topic(topic, partition_count=partitions, configs=kept))
         return topic
 
     def produce(
