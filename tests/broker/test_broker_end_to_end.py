@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,7 +18,7 @@ from ottla.broker.broker_driver import Broker
 from ottla.broker.opening_driver import open_broker
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
-from ottla.client.network.connection import open_connection
+from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.controller.main_driver import serve_controller
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition
@@ -27,6 +27,8 @@ from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.resources import ConfigKind
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse
+from ottla.wire.messages.metadata_request import MetadataRequest
+from ottla.wire.messages.metadata_response import MetadataResponse
 
 T = TypeVar("T")
 
@@ -46,8 +48,16 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def open_cluster(directory: Path, **settings: str) -> AsyncIterator[Cluster]:
-    """Run one controller and one broker over a directory, and stop them cleanly."""
+async def open_cluster(
+    directory: Path,
+    *,
+    watch: Callable[[Broker], Awaitable[None]] | None = None,
+    **settings: str,
+) -> AsyncIterator[Cluster]:
+    """Run one controller and one broker over a directory, and stop them cleanly.
+
+    `watch` runs beside the broker from before it is ready.
+    """
     port = free_port()
     voters = f"101@127.0.0.1:{port}"
     controller_config, _ = load_controller_config(
@@ -79,6 +89,8 @@ async def open_cluster(directory: Path, **settings: str) -> AsyncIterator[Cluste
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run_controller)
             async with open_broker(broker_config) as broker:
+                if watch is not None:
+                    nursery.start_soon(watch, broker)
                 await broker.is_ready.wait()
                 host, bound = broker.addresses["PLAINTEXT"]
                 yield Cluster(f"{host}:{bound}", broker)
@@ -99,6 +111,28 @@ class CrashError(Exception):
 
 async def in_thread(work: Callable[[], T]) -> T:
     return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+async def test_no_answer_of_a_starting_broker_lacks_a_broker(tmp_path: Path) -> None:
+    """librdkafka forgets all brokers that an answer does not name, and then asks nobody again."""
+    named: list[list[int]] = []
+
+    async def ask_all_the_time(broker: Broker) -> None:
+        host, port = broker.addresses["PLAINTEXT"]
+        while not (broker.is_ready.is_set() and named):
+            # One that does not serve clients yet hangs up.
+            with suppress(ConnectionLostError):
+                async with open_connection(host, port) as client:
+                    answer = await client.request(MetadataRequest(topics=[]), MetadataResponse)
+                    named.append([one.node_id for one in answer.brokers])
+            await trio.sleep(0)
+
+    async with open_cluster(tmp_path):
+        pass
+    async with open_cluster(tmp_path, watch=ask_all_the_time):
+        while not named:
+            await trio.sleep(0.01)
+    assert named == [[1]] * len(named)
 
 
 def create_topic(bootstrap: str, name: str, partition_count: int, **config: str) -> None:

@@ -299,9 +299,10 @@ class Broker:
         ):
             self.member.add_publisher(publisher)
         await readiness.is_introduced.wait()
-        self._open_doors()
         await self.lifecycle.wait_unfenced()
         await readiness.is_active.wait()
+        # Not before: to a fenced broker the cluster is one without itself, or without any broker.
+        self._open_doors()
         self.is_ready.set()
 
     async def leave(self) -> None:

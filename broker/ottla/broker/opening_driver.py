@@ -1,8 +1,8 @@
 """Opens a broker, from its settings to its last answer: what comes in which order, and goes.
 
 disk → log directories → gRPC → the listeners (which answer ApiVersions and DescribeNode while the
-broker starts) → the quorum's observer → registration → recovery of the logs → publishers → the
-handlers of all other requests → unfenced, ready.  The stop is the same way back, after the
+broker starts) → the quorum's observer → registration → recovery of the logs → publishers →
+unfenced → the handlers of all other requests, ready.  The stop is the same way back, after the
 controller has moved our leaderships.  Leaving by an error is a crash: no clean marker is written.
 """
 

@@ -1,11 +1,13 @@
 """Metadata: topics by name and id, and those that a client has made by asking."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
@@ -53,6 +55,18 @@ async def test_every_version_of_metadata_describes_all_topics(
 
 async def test_no_topics_asked_for_are_none_answered(new_client: NewClient) -> None:
     assert (await new_client().ask(MetadataRequest(topics=[]), 1)).topics == []
+
+
+async def test_where_all_brokers_are_fenced_the_one_that_answers_is_named(
+    new_client: NewClient,
+) -> None:
+    """A client that is told of no broker at all may ask nobody ever again."""
+    client = new_client()
+    image = client.metadata.image
+    fenced = {node: replace(one, is_fenced=True) for node, one in image.brokers.items()}
+    client.metadata.image = replace(image, brokers=PersistentMap(fenced))
+    answer = await client.ask(MetadataRequest(topics=[]), 12)
+    assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "broker1", 9092)]
 
 
 async def test_topics_are_found_by_their_ids(new_client: NewClient) -> None:

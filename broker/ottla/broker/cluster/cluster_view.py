@@ -67,6 +67,19 @@ class ClusterView:
             if address is not None and (with_fenced or not broker.is_fenced):
                 yield address
 
+    def contacts(self) -> list[BrokerAddress]:
+        """Return the brokers that a client may go on with: those that can be reached, or this one.
+
+        While every broker is fenced (all of them leave, or no controller answers) this one is
+        named although it leads nothing.  librdkafka (2.13, 2.16) forgets all brokers that an answer
+        does not name, and never asks any again (its issue 5301).
+        """
+        named = list(self.brokers())
+        if named:
+            return named
+        fenced = self.brokers(with_fenced=True)
+        return [broker for broker in fenced if broker.node_id == self._config.node_id]
+
     @property
     def controller_id(self) -> NodeId:
         """The broker to send admin requests to: any does, as each of them forwards; so this one.

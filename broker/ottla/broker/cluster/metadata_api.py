@@ -117,7 +117,7 @@ class MetadataApi:
                 MetadataResponseBroker(
                     node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
                 )
-                for broker in view.brokers()
+                for broker in view.contacts()
             ],
             cluster_id=self._cluster_id,
             controller_id=view.controller_id,
