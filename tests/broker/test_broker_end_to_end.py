@@ -50,8 +50,8 @@ def free_port() -> int:
 @asynccontextmanager
 async def open_cluster(
     directory: Path,
-    *,
     watch: Callable[[Broker], Awaitable[None]] | None = None,
+    /,
     **settings: str,
 ) -> AsyncIterator[Cluster]:
     """Run one controller and one broker over a directory, and stop them cleanly.
@@ -129,7 +129,7 @@ async def test_no_answer_of_a_starting_broker_lacks_a_broker(tmp_path: Path) -> 
 
     async with open_cluster(tmp_path):
         pass
-    async with open_cluster(tmp_path, watch=ask_all_the_time):
+    async with open_cluster(tmp_path, ask_all_the_time):
         while not named:
             await trio.sleep(0.01)
     assert named == [[1]] * len(named)
