@@ -43,6 +43,7 @@ from ottla.storage.segment_swap import (
 )
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.storage.validate import Accepted, accepted, gathered
+from ottla.storage.verification import VerificationGuard
 from ottla.wire.batch import (
     LENGTH_END,
     LOG_APPEND_TIME_FLAG,
@@ -155,11 +156,14 @@ class Log(ReadableLog):
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         first: Accepted | None = None,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Check, give offsets and write; RefusedError with Kafka's code when it cannot be.
 
         A client's append is one batch; raft and coordinators may append several, as one write.
-        `first` is the first batch where it was checked before.
+        `first` is the first batch where it was checked before; `guard` what a transactional batch
+        was verified with; `transaction_version` what a marker was written under.
         """
         self._check_online()
         config = self.config
@@ -174,7 +178,7 @@ class Log(ReadableLog):
             else:
                 (header, batch, taken_bytes), first = first, None
             if header.producer_id >= 0:
-                duplicate = self._duplicate_of(batch, header, origin)
+                duplicate = self._duplicate_of(batch, header, origin, guard, transaction_version)
                 if duplicate is not None:
                     return duplicate
             chunks += gathered(
@@ -255,16 +259,33 @@ class Log(ReadableLog):
         self._discard(old)
         self._check_online()
 
+    def begin_verification(
+        self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard with which a transaction's first batch may be appended.
+
+        None where the transaction is open here already.  Raises RefusedError if the epoch is old.
+        """
+        self._check_online()
+        return self._producers.begin_verification(
+            producer_id, epoch=epoch, sequence=sequence, is_bumping=is_bumping, now_ms=now_ms
+        )
+
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
         """Note that a leadership begins at an offset (as a new leader does before it writes)."""
         self._epochs.assign(epoch, start_offset)
 
     def _duplicate_of(
-        self, batch: memoryview, header: BatchHeader, origin: AppendOrigin
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
+        transaction_version: int,
     ) -> AppendInfo | None:
         """Return where the batch went when it was sent before; RefusedError if out of order."""
         marker = end_marker_of(batch, 0, header)
-        first = self._producers.check(header, marker, origin)
+        first = self._producers.check(header, marker, origin, guard, transaction_version)
         if first is None:
             return None
         append_time_ms = first.timestamp_ms if self.config.is_log_append_time else NO_TIMESTAMP

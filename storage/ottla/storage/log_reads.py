@@ -5,6 +5,7 @@ what is awaited has that brought in and looks again, for the log may have change
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
@@ -19,6 +20,8 @@ from ottla.storage.timestamp_lookup import (
     with_largest_timestamp,
 )
 from ottla.storage.transaction_index import AbortedTransaction
+
+_FIRST_OFFSET = attrgetter("first_offset")
 
 
 class LogRead(NamedTuple):
@@ -148,7 +151,8 @@ class ReadableLog(LocalLog):
     def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
         """Return (producer id, first offset) of each aborted transaction that meets the range.
 
-        Raises NotCachedError if an index of them is not in memory.
+        In the order of their first offsets, in which readers reach them.  Raises NotCachedError if
+        an index of them is not in memory.
         """
         found: list[AbortedTransaction] = []
         try:
@@ -157,6 +161,7 @@ class ReadableLog(LocalLog):
                     break
         except OSError as error:
             self._refuse(error)
+        found.sort(key=_FIRST_OFFSET)
         return [(aborted.producer_id, aborted.first_offset) for aborted in found]
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:

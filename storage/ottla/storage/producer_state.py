@@ -22,10 +22,22 @@ from ottla.model.limits import (
     PRODUCERS_PER_LOG_SURE,
 )
 from ottla.storage.append_info import AppendOrigin
-from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from ottla.storage.verification import UNGUARDED, VerificationGuard, Verifications
+from ottla.wire.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
 
 NO_COORDINATOR_EPOCH = -1
 NEVER_SEEN = -1
+
+EPOCH_PER_TRANSACTION_FROM = 2
+"""The `transaction.version` from which the coordinator raises the epoch with every marker."""
+LAST_PRODUCER_EPOCH = 32_767
+"""Epoch of a marker whose producer goes on under another id: there is no higher one."""
 
 EVICTED_PART = 8
 """The part of the producers, one of so many, that makes room at once.  A larger part forgets more
@@ -104,7 +116,15 @@ class ProducerRoom:
 class ProducerStates:
     """The producers of one log, up to `end_offset`."""
 
-    __slots__ = ("_completed", "_open", "_room", "end_offset", "producers", "replayed_ms")
+    __slots__ = (
+        "_completed",
+        "_open",
+        "_room",
+        "end_offset",
+        "producers",
+        "replayed_ms",
+        "verifications",
+    )
 
     def __init__(self, end_offset: Offset = Offset(0)) -> None:  # noqa: B008 - a plain int
         self.end_offset = end_offset
@@ -116,38 +136,89 @@ class ProducerStates:
         """Open transactions by first offset, in that order."""
         self._completed: dict[Offset, Offset] = {}
         """First → marker's offset of those that ended above the high watermark."""
+        self.verifications = Verifications()
+        """Transactions that the coordinator is asked about, before their first batch."""
+
+    def begin_verification(
+        self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard with which a transaction's first batch may be appended.
+
+        None where the transaction is open here already.  Raises RefusedError if the epoch is old.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is not None:
+            _check_epoch(producer, producer_id, epoch)
+            if producer.txn_first_offset != NO_OFFSET and producer.epoch == epoch:
+                return None
+        return self.verifications.begin(
+            producer_id, epoch=epoch, sequence=sequence, is_bumping=is_bumping, now_ms=now_ms
+        )
 
     def check(
-        self, header: BatchHeader, marker: EndMarker | None, origin: AppendOrigin
+        self,
+        header: BatchHeader,
+        marker: EndMarker | None,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None = UNGUARDED,
+        transaction_version: int = 0,
     ) -> SequencedBatch | None:
         """Return the first copy of a duplicate; RefusedError where Kafka refuses the batch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            if header.is_transactional and marker is None:
+            if header.attributes & TRANSACTIONAL_FLAG and marker is None:
                 self._check_transactions()
+                self._check_guard(header, guard)
+            if self.verifications and origin is AppendOrigin.CLIENT:
+                self._check_first_sequence(header, is_known=False)
             return None  # forgotten or new: any sequence is taken, as Kafka does
         if origin is AppendOrigin.CLIENT:
             duplicate = find_duplicate(producer, header)
             if duplicate is not None:
                 return duplicate
-        if header.producer_epoch < producer.epoch:
-            raise RefusedError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {header.producer_id} is {header.producer_epoch}, which is "
-                f"smaller than the last seen epoch {producer.epoch}",
-            )
         if marker is not None:
-            if producer.coordinator_epoch > marker.coordinator_epoch:
-                raise RefusedError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+            _check_marker(producer, header, marker, transaction_version)
             return None
+        _check_epoch(producer, header.producer_id, header.producer_epoch)
+        is_open = producer.txn_first_offset != NO_OFFSET
+        if header.attributes & TRANSACTIONAL_FLAG and not (
+            is_open and producer.epoch == header.producer_epoch
+        ):
+            self._check_guard(header, guard)
         if origin is AppendOrigin.CLIENT:
+            if self.verifications:
+                self._check_first_sequence(header, is_known=bool(producer.batches))
             _check_sequence(producer, header)
-        if producer.txn_first_offset != NO_OFFSET and not header.is_transactional:
+        if is_open and not header.attributes & TRANSACTIONAL_FLAG:
             raise RefusedError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"Expected transactional write from producer {header.producer_id}",
             )
         return None
+
+    def _check_guard(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
+        """Refuse the first batch of a transaction that was not verified since it ended before."""
+        if guard is UNGUARDED:
+            return
+        found = self.verifications.get(header.producer_id)
+        if guard is None or found is None or found.guard is not guard:
+            raise RefusedError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Record was not part of an ongoing transaction of producer {header.producer_id}",
+            )
+
+    def _check_first_sequence(self, header: BatchHeader, *, is_known: bool) -> None:
+        """Refuse a batch that overtook another one of its transaction."""
+        found = self.verifications.get(header.producer_id)
+        if found is None:
+            return
+        sequence = header.base_sequence
+        if sequence > found.lowest_sequence or (found.is_bumping and not is_known and sequence):
+            raise RefusedError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id}: {sequence} "
+                f"(incoming), {found.lowest_sequence} (earliest seen)",
+            )
 
     def apply(
         self,
@@ -157,6 +228,8 @@ class ProducerStates:
         now_ms: int = 0,
     ) -> CompletedTransaction | None:
         """Take in a batch that lies at `base_offset`; return the transaction it completes."""
+        if self.verifications:
+            self.verifications.on_written(header)
         producer = self.producers.get(header.producer_id)
         if producer is None:
             if header.is_control and marker is None:
@@ -230,6 +303,7 @@ class ProducerStates:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget idle producers without an open transaction; return how many."""
+        self.verifications.expire(now_ms, expiration_ms)
         return self._forget(
             [
                 producer_id
@@ -302,6 +376,7 @@ class ProducerStates:
 
     def keep_from(self, older: "ProducerStates") -> None:
         """Keep what the states before a truncation know of what is left of the log."""
+        self.verifications = older.verifications
         for producer_id, producer in self.producers.items():
             known = older.producers.get(producer_id)
             if known is None:
@@ -330,6 +405,41 @@ def find_duplicate(producer: ProducerEntry, header: BatchHeader) -> SequencedBat
         if batch.base_sequence == base_sequence and batch.last_sequence == header.last_sequence:
             return batch
     return None
+
+
+def _check_epoch(producer: ProducerEntry, producer_id: int, epoch: int) -> None:
+    if epoch < producer.epoch:
+        raise RefusedError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen "
+            f"epoch {producer.epoch}",
+        )
+
+
+def _check_marker(
+    producer: ProducerEntry, header: BatchHeader, marker: EndMarker, transaction_version: int
+) -> None:
+    """Refuse a marker of an earlier transaction or of an earlier coordinator.
+
+    From transaction.version 2 on a marker's epoch is above that of its transaction; with the same
+    epoch and nothing open it is sent again by a coordinator that was elected meanwhile.
+    """
+    epoch = header.producer_epoch
+    _check_epoch(producer, header.producer_id, epoch)
+    is_stale = (
+        transaction_version >= EPOCH_PER_TRANSACTION_FROM
+        and epoch == producer.epoch
+        and producer.txn_first_offset != NO_OFFSET
+        and epoch != LAST_PRODUCER_EPOCH
+    )
+    if is_stale:
+        raise RefusedError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch {epoch} of a marker of producer {header.producer_id} is that of the open "
+            "transaction, not a later one",
+        )
+    if producer.coordinator_epoch > marker.coordinator_epoch:
+        raise RefusedError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
 
 def _check_sequence(producer: ProducerEntry, header: BatchHeader) -> None:

@@ -11,6 +11,10 @@ from ottla.model.ids import Offset
 from ottla.storage.entry_file import EntryFile
 
 VERSION = 0
+
+ENTRIES_PER_READ = 256
+"""Entries that a fetch reads at once: fewer cost more reads, more read what the fetch passes by."""
+
 _ENTRY = Struct(">hqqqq")
 
 
@@ -51,17 +55,31 @@ class TransactionIndex(EntryFile):
         return True
 
     def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
-        """Add what meets `[offset, end_offset)`; return whether later segments can hold more."""
-        if not self.count:
-            return False
-        for _, *fields in _ENTRY.iter_unpack(self.entry(0, self.count * self.entry_bytes)):
-            producer_id, first, last, stable = fields
-            aborted = AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
-            if aborted.last_offset >= offset and aborted.first_offset < end_offset:
-                into.append(aborted)
-            if aborted.last_stable_offset >= end_offset:
-                return True
+        """Add what meets `[offset, end_offset)`; return whether later ones hold none."""
+        at = self._first_ending_at(offset)
+        while at < self.count:
+            count = min(ENTRIES_PER_READ, self.count - at)
+            for _, *fields in _ENTRY.iter_unpack(self.entry(at, count * self.entry_bytes)):
+                producer_id, first, last, stable = fields
+                if first < end_offset:
+                    into.append(
+                        AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
+                    )
+                if stable >= end_offset:
+                    return True
+            at += count
         return False
+
+    def _first_ending_at(self, offset: Offset) -> int:
+        """Return the index of the first entry whose marker lies at or after an offset."""
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry_at(middle).last_offset >= offset:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries whose marker lies at or after `offset`."""

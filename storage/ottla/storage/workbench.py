@@ -14,6 +14,7 @@ from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_reads import LogRead
 from ottla.storage.slice import FileSlice
+from ottla.storage.verification import UNGUARDED, VerificationGuard
 from ottla.wire.batch import batches
 from ottla.wire.records import scan
 
@@ -83,10 +84,17 @@ def append(
     leader_epoch: int = 0,
     now_ms: int = NOW_MS,
     origin: AppendOrigin = AppendOrigin.CLIENT,
+    guard: VerificationGuard | None = UNGUARDED,
+    transaction_version: int = 0,
 ) -> AppendInfo:
-    """Append as a leader does."""
+    """Append as a leader does; without a guard, as where verification is off."""
     return log.append_as_leader(
-        memoryview(batch), leader_epoch=Epoch(leader_epoch), now_ms=now_ms, origin=origin
+        memoryview(batch),
+        leader_epoch=Epoch(leader_epoch),
+        now_ms=now_ms,
+        origin=origin,
+        guard=guard,
+        transaction_version=transaction_version,
     )
 
 

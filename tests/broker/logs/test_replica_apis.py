@@ -15,6 +15,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.storage.disk_seam import Space
 from ottla.storage.log import Log
+from ottla.storage.verification import UNGUARDED
 from ottla.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -83,6 +84,7 @@ def append(world: World, partition: Partition, **changes: Any) -> None:
         acks=1,
         now_ms=world.clock.wall_ms(),
         mono_ms=world.clock.monotonic_ms(),
+        guard=UNGUARDED,
     )
 
 

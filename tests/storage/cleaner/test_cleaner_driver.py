@@ -27,6 +27,7 @@ from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.verification import UNGUARDED
 from ottla.storage.workbench import read_values
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
@@ -499,7 +500,12 @@ async def test_transactions_that_a_start_has_not_read_yet_hinder_no_cleaning(
                 base_sequence=number,
                 is_transactional=True,
             )
-            log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=1)
+            log.append_as_leader(
+                memoryview(bytearray(batch)),
+                leader_epoch=Epoch(0),
+                now_ms=1,
+                guard=UNGUARDED,
+            )
             marker = build_end_transaction_marker(
                 ControlType.ABORT,
                 timestamp_ms=1,

@@ -31,6 +31,7 @@ from ottla.model.settings.topic import TopicConfig
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.log import Log
 from ottla.storage.validate import Accepted
+from ottla.storage.verification import VerificationGuard
 from ottla.wire.codec_types import Records
 
 ACKS_ALL = -1
@@ -45,40 +46,14 @@ class Partition:
     """
 
     __slots__ = (
-        "_leaving",
-        "_other_maximal_isr",
-        "_port",
-        "config",
-        "damage",
-        "end_offset_key",
-        "followers",
-        "high_watermark_key",
-        "index",
-        "inspects_records",
-        "is_eligible",
-        "is_flush_awaited",
-        "is_internal",
-        "is_leader",
-        "is_reassigning",
-        "is_recovering",
-        "is_removed",
-        "isr",
-        "key",
-        "lag_ms_max",
-        "leader_epoch",
-        "leader_epoch_start_offset",
-        "leader_id",
-        "local_id",
-        "log",
-        "min_isr_count",
-        "partition_epoch",
-        "pending_change",
-        "replicas",
-        "storage_failure",
-        "topic",
-        "topic_id",
-        "traffic",
-    )
+        "_leaving", "_other_maximal_isr", "_port", "config", "damage", "end_offset_key",
+        "followers", "high_watermark_key", "index", "inspects_records", "is_eligible",
+        "is_flush_awaited", "is_internal", "is_leader", "is_reassigning", "is_recovering",
+        "is_removed", "isr", "key", "lag_ms_max", "leader_epoch",
+        "leader_epoch_start_offset", "leader_id", "local_id", "log", "min_isr_count",
+        "partition_epoch", "pending_change", "replicas", "storage_failure", "topic",
+        "topic_id", "traffic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -169,11 +144,13 @@ class Partition:
         now_ms: int,
         mono_ms: int,
         accepted: Accepted | None = None,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Append a client's batch as the leader; the high watermark follows if it can at once.
 
         `now_ms` is wall time, for the records; `mono_ms` monotonic, for the followers' lag;
-        `accepted` is the batch where it was checked before.
+        `accepted` is the batch where it was checked before, `guard` what a transactional one was
+        verified with.
         """
         if self.is_internal:
             raise RefusedError(
@@ -191,15 +168,39 @@ class Partition:
             if follower.end_offset >= log.end_offset:
                 follower.caught_up_ms = mono_ms
         info = log.append_as_leader(
-            memoryview(records), leader_epoch=self.leader_epoch, now_ms=now_ms, first=accepted
+            memoryview(records),
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            first=accepted,
+            guard=guard,
         )
         self._on_appended(log, mono_ms)
         return info
 
-    def append_of_coordinator(self, batches: bytes, *, now_ms: int, mono_ms: int) -> Offset:
+    def begin_verification(
+        self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard with which a transaction's first batch may be appended here.
+
+        None where it is open here already.  Raises RefusedError if the epoch is old.
+        """
+        return self.leader_log().begin_verification(
+            producer_id, epoch=epoch, sequence=sequence, is_bumping=is_bumping, now_ms=now_ms
+        )
+
+    def append_of_coordinator(
+        self,
+        batches: bytes,
+        *,
+        now_ms: int,
+        mono_ms: int,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> Offset:
         """Append batches of a coordinator on this broker, as one write; return their end.
 
         With too few replicas in sync they are written all the same, and committed when more are.
+        `guard` and `transaction_version` are those of transactional batches and of markers.
         """
         log = self.leader_log()
         info = log.append_as_leader(
@@ -207,6 +208,8 @@ class Partition:
             leader_epoch=self.leader_epoch,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
+            guard=guard,
+            transaction_version=transaction_version,
         )
         self._on_appended(log, mono_ms)
         return Offset(info.last_offset + 1)

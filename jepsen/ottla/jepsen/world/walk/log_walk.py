@@ -23,6 +23,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.log import Log
+from ottla.storage.verification import UNGUARDED
 from ottla.storage.workbench import bytes_of
 
 FAULTS = (
@@ -144,7 +145,11 @@ class WalkedLog(LogLife):
         self._pending = [kept]
         try:
             info = log.append_as_leader(
-                memoryview(made.data), leader_epoch=Epoch(self._epoch), now_ms=NOW_MS, origin=origin
+                memoryview(made.data),
+                leader_epoch=Epoch(self._epoch),
+                now_ms=NOW_MS,
+                origin=origin,
+                guard=UNGUARDED,
             )
         except RefusedError as error:
             self._on_refused_append(log, kept, error)

@@ -35,6 +35,7 @@ from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.verification import UNGUARDED
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.compression import Codec
 
@@ -358,7 +359,11 @@ class _Run:
     def _give(self, log: Log, data: bytes, origin: AppendOrigin) -> int:
         now_ms = self._clock.wall_ms()
         info = log.append_as_leader(
-            memoryview(bytearray(data)), leader_epoch=Epoch(0), now_ms=now_ms, origin=origin
+            memoryview(bytearray(data)),
+            leader_epoch=Epoch(0),
+            now_ms=now_ms,
+            origin=origin,
+            guard=UNGUARDED,
         )
         if info.base_offset != self._model.end_offset:
             raise Violation("OrderKept", f"{info.base_offset}, not {self._model.end_offset}")
