@@ -4,7 +4,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 import trio
@@ -193,6 +193,38 @@ async def test_a_message_above_the_limit_is_refused_alone() -> None:
         answer = await channel.call(ECHO, StringValue(value="alive"), deadline_ms=5_000)
     assert refusal.code is ErrorCode.MESSAGE_TOO_LARGE
     assert answer.value == "alive"
+
+
+async def test_connections_above_the_bound_are_hung_up_on_and_known_peers_served_on() -> None:
+    connections_max, more = 8, 4
+    async with open_rpc_runtime(connections_max=connections_max) as runtime:
+        port = await serve(runtime, echo)
+        known = await runtime.channel(f"127.0.0.1:{port}")
+        await known.call(ECHO, StringValue(value="first"), deadline_ms=5_000)
+        async with AsyncExitStack() as strangers:
+            answered = []
+            for _ in range(connections_max - 1 + more):
+                stranger = await trio.open_tcp_stream("127.0.0.1", port)
+                await strangers.enter_async_context(stranger)
+                answered.append(await answers_http2(stranger))
+            assert answered == [True] * (connections_max - 1) + [False] * more
+            answer = await known.call(ECHO, StringValue(value="still"), deadline_ms=5_000)
+            assert answer.value == "still"
+        with trio.fail_after(10):
+            while True:
+                async with await trio.open_tcp_stream("127.0.0.1", port) as newcomer:
+                    if await answers_http2(newcomer):
+                        break
+
+
+async def answers_http2(stream: trio.SocketStream) -> bool:
+    """Return whether the server greets back, and has not hung up."""
+    try:
+        await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+        with trio.fail_after(10):
+            return await stream.receive_some() != b""
+    except trio.BrokenResourceError:
+        return False
 
 
 async def refusal_of_call(call: Awaitable[StringValue]) -> RefusedError:

@@ -9,6 +9,7 @@ the other way round.  A lost peer is dialled again with back-off by the channel 
 import asyncio
 import logging
 import os
+import resource
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -39,6 +40,10 @@ KEEPALIVE_MS = 10_000
 STREAMS_MAX = 1_024
 """Calls under way on one connection.  Less makes the calls of a busy broker wait for each other;
 each may hold a request of its method's size."""
+
+CONNECTIONS_MAX = 1_000
+"""Connections of one server at once; those above it are closed.  A cluster has a few for each of
+its nodes; each costs some tens of KB."""
 
 GRPC_LOGGER = "grpc._cython.cygrpc"
 LOST_CALLER = "ExecuteBatchError raised in core by servicer method"
@@ -112,8 +117,9 @@ class RpcChannel:
 class RpcRuntime:
     """The process's gRPC: its servers and its channels, all on one asyncio thread."""
 
-    def __init__(self, thread: AsyncioThread) -> None:
+    def __init__(self, thread: AsyncioThread, *, connections_max: int) -> None:
         self._thread = thread
+        self._connections_max = connections_max
         self._nursery: trio.Nursery | None = None
         """Holds the tasks that answer; None while nothing is answered."""
         self._servers: list[grpc.aio.Server] = []
@@ -168,6 +174,7 @@ class RpcRuntime:
         largest = max((one.method.request_bytes_max for one in handlers), default=0)
         options = dict(SERVER_OPTIONS)
         options["grpc.max_receive_message_length"] = largest + ENVELOPE_BYTES
+        options["grpc.max_allowed_incoming_connections"] = self._connections_max
         logging.getLogger(GRPC_LOGGER).addFilter(is_no_lost_caller)
         server = grpc.aio.server(options=tuple(options.items()))
         port = server.add_insecure_port(address)
@@ -295,12 +302,19 @@ def is_no_lost_caller(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(LOST_CALLER)
 
 
+def default_connections_max() -> int:
+    """Return how many connections leave the rest of the process as many descriptors."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(CONNECTIONS_MAX, descriptors // 2))
+
+
 @asynccontextmanager
-async def open_rpc_runtime() -> AsyncIterator[RpcRuntime]:
-    """Run gRPC for the length of the `with`."""
+async def open_rpc_runtime(*, connections_max: int | None = None) -> AsyncIterator[RpcRuntime]:
+    """Run gRPC for the length of the `with`; None leaves the bound to the descriptors there are."""
+    connections_max = connections_max or default_connections_max()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or it tells stderr of every goodbye
     async with open_asyncio_thread() as thread, trio.open_nursery() as nursery:
-        runtime = RpcRuntime(thread)
+        runtime = RpcRuntime(thread, connections_max=connections_max)
         await nursery.start(runtime.hold_answers)
         try:
             yield runtime
