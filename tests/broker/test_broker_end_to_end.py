@@ -420,5 +420,5 @@ async def test_a_log_whose_cleaning_is_given_up_is_a_problem_that_status_shows(
         async with open_connection(host, int(port)) as connection:
             answer = await connection.request(DescribeNodeRequest(), DescribeNodeResponse)
     assert answer.problems == [
-        "a-0 is not compacted before the broker starts again: a batch is damaged"
+        "a-0 is not compacted before 'ottla cleaner retry' or a restart: a batch is damaged"
     ]

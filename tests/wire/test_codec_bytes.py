@@ -20,6 +20,12 @@ from ottla.wire.messages.api_versions_response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ottla.wire.messages.clean_logs_request import CleanLogsRequest, TopicToClean
+from ottla.wire.messages.clean_logs_response import (
+    CleanLogsPartitionResult,
+    CleanLogsResponse,
+    CleanLogsTopicResult,
+)
 from ottla.wire.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
@@ -66,6 +72,15 @@ from ottla.wire.messages.consumer_group_target_assignment_metadata_value import 
 )
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from ottla.wire.messages.describe_cleaner_request import (
+    CleanerTopicWanted,
+    DescribeCleanerRequest,
+)
+from ottla.wire.messages.describe_cleaner_response import (
+    DescribeCleanerResponse,
+    DescribedCleanerLog,
+    DescribedCleanerTopic,
+)
 from ottla.wire.messages.describe_client_instances_request import DescribeClientInstancesRequest
 from ottla.wire.messages.describe_client_instances_response import (
     ClientInstance,
@@ -371,6 +386,80 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
     ),
     (DrainBrokerRequest(undo=True), 0, "01 00"),
     (DrainBrokerResponse(error_code=8, error_message="no"), 0, "00000000 0008 036e6f 00"),
+    (DescribeCleanerRequest(), 0, "00 00"),
+    (
+        DescribeCleanerRequest(topics=[CleanerTopicWanted(name="t", partitions=[3])]),
+        0,
+        "02  0274 02 00000003 00  00",
+    ),
+    (
+        DescribeCleanerResponse(
+            now_ms=1,
+            thread_count=2,
+            pass_count=3,
+            failure_count=4,
+            died_worker_count=5,
+            read_bytes=6,
+            written_bytes=7,
+            topics=[
+                DescribedCleanerTopic(
+                    name="t",
+                    partitions=[
+                        DescribedCleanerLog(
+                            partition_index=8,
+                            state="idle",
+                            reason="r",
+                            is_wanted=True,
+                            clean_bytes=9,
+                            cleanable_bytes=10,
+                            first_dirty_offset=11,
+                            end_offset=12,
+                            last_ended_ms=13,
+                            last_ms=14,
+                            last_read_bytes=15,
+                            last_written_bytes=16,
+                            last_read_records=17,
+                            last_written_records=18,
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+        "00000000 0000 00 0000000000000001 00000002 0000000000000003 0000000000000004"
+        " 0000000000000005 0000000000000006 0000000000000007"
+        " 02  0274 02  00000008 05 69646c65 0272 ffffffffffffffff 01"
+        " 0000000000000009 000000000000000a 000000000000000b 000000000000000c"
+        " 000000000000000d 000000000000000e 000000000000000f 0000000000000010"
+        " 0000000000000011 0000000000000012 00  00  00",
+    ),
+    (
+        CleanLogsRequest(retry=True, topics=[TopicToClean(name="t", partitions=[3])]),
+        0,
+        "01  02  0274 02 00000003 00  00",
+    ),
+    (
+        CleanLogsResponse(
+            error_code=8,
+            error_message="no",
+            topics=[
+                CleanLogsTopicResult(
+                    name="t",
+                    partitions=[
+                        CleanLogsPartitionResult(
+                            partition_index=3,
+                            error_code=56,
+                            error_message="e",
+                            is_accepted=True,
+                            note="n",
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+        "00000000 0008 036e6f  02  0274 02 00000003 0038 0265 01 026e 00  00  00",
+    ),
     (
         DescribeClientInstancesRequest(after=UUID(int=6), limit=256),
         0,

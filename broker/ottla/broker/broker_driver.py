@@ -12,6 +12,7 @@ import trio
 
 from ottla.broker.broker_core import BROKER_API_KEYS, BrokerCore, ReplicaPorts
 from ottla.broker.cluster.assignments_driver import Assignments
+from ottla.broker.cluster.cleaner_api import CleanLogsApi, DescribeCleanerApi, refused_cleaning
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.cluster.drain_api import DrainApi, refused_drain
 from ottla.broker.cluster.dynamic_settings import CLEANER_SETTINGS, MAX_CONNECTIONS, DynamicSettings
@@ -54,7 +55,7 @@ from ottla.storage.disk_seam import Disk
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import Registry
-from ottla.wire.apis import DRAIN_BROKER
+from ottla.wire.apis import CLEAN_LOGS, DESCRIBE_CLEANER, DRAIN_BROKER
 
 PLACED_POLL_S = 0.1
 """How often it is looked whether the metadata knows where a replica lies that moves."""
@@ -368,6 +369,10 @@ class Broker:
             logger.warning("%s", warning)
         drain = own.guarded(DrainApi(self.lifecycle).handle, refused_drain)
         self.dispatcher.register(DRAIN_BROKER, drain)
+        now_ms = self._clock.wall_ms
+        self.dispatcher.register(DESCRIBE_CLEANER, DescribeCleanerApi(self.logs, now_ms).handle)
+        clean = own.guarded(CleanLogsApi(self.logs, now_ms).handle, refused_cleaning)
+        self.dispatcher.register(CLEAN_LOGS, clean)
 
     def _recovery(self) -> list[DirectoryRecovery]:
         return [
@@ -394,7 +399,7 @@ class Broker:
             if partition.damage is not None:
                 yield f"{at} has damaged records: {partition.damage}"
         for at, reason in self.logs.cleaner.manager.set_aside.items():
-            yield f"{at} is not compacted before the broker starts again: {reason}"
+            yield f"{at} is not compacted before 'ottla cleaner retry' or a restart: {reason}"
         yield from self._fetchers.problems()
         yield from self._groups.problems()
         yield from self.member.problems

@@ -58,6 +58,9 @@ COMMANDS = {
         verbs=("list", "describe", "drain", "logdirs"),
         verbs_module="ottla.cli.cluster.brokers",
     ),
+    "cleaner": Command(
+        "ottla.cli.cluster.cleaner", "show how compaction stands, ask for a pass, retry what failed"
+    ),
     "quorum": Command("ottla.cli.cluster.quorum", "show the controllers' quorum"),
     "config": Command("ottla.cli.topics.config", "show, change and compare settings"),
     "metrics": Command("ottla.cli.metrics.metrics", "what clients report of themselves (KIP-714)"),

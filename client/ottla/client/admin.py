@@ -1,4 +1,4 @@
-"""What operators ask of a cluster: topics, settings, replicas, groups, telemetry, cluster.
+"""What operators ask: topics, settings, replicas, compaction, groups, telemetry, the cluster.
 
 `async with open_admin(…) as admin`.  A call that is refused raises RefusedError with Kafka's code;
 trouble that passes (a controller that changes, a connection that is lost) is sat out up to the
@@ -8,6 +8,7 @@ admin's timeout.
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from ottla.client.admin_parts.admin_cleaner import CleanerCalls
 from ottla.client.admin_parts.admin_cluster import ClusterCalls
 from ottla.client.admin_parts.admin_groups import GroupCalls
 from ottla.client.admin_parts.admin_replicas import ReplicaCalls
@@ -21,7 +22,7 @@ ANSWER_WAIT_S = 5.0
 network turns its reason into a lost connection, with more a broker that hangs is noticed later."""
 
 
-class Admin(TopicCalls, TelemetryCalls, ReplicaCalls, GroupCalls, ClusterCalls):
+class Admin(TopicCalls, TelemetryCalls, ReplicaCalls, CleanerCalls, GroupCalls, ClusterCalls):
     """An operator's view; made by `open_admin`."""
 
 

@@ -13,6 +13,7 @@ from ottla.broker.cluster.own_requests import (
 )
 from ottla.broker.network.dispatch import Peer, RequestContext
 from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import finished
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.wire.apis import API, DRAIN_BROKER, OWN_KEYS_FROM
@@ -92,7 +93,7 @@ async def test_a_change_of_state_is_taken_from_where_the_setting_says(
     own = OwnRequests(replace(config_with(), admin_requests=allowed))
     header = RequestHeader(DRAIN_BROKER, 0, 7, "test", 0)
     context = RequestContext(header, peer(host), ResponseSlot(None, header), 0)  # type: ignore[arg-type]
-    answer = await own.guarded(drain, refused_drain)(context, DrainBrokerRequest())
+    answer = await finished(own.guarded(drain, refused_drain)(context, DrainBrokerRequest()))
     if remedy is None:
         assert (answer, len(done)) == (DrainBrokerResponse(), 1)
     else:

@@ -16,6 +16,7 @@ admin_api.py                  every request that is forwarded
 forwarding.py                 the forwarding itself
 refusals.py                   the form of a refusal of a whole request
 drain_api.py                  DrainBroker, our own
+cleaner_api.py                DescribeCleaner and CleanLogs, our own
 own_requests.py               which clients may send our own requests
 
 Settings

@@ -5,14 +5,16 @@ read are open to every client.  Those that change state follow `ottla.admin.requ
 machine alone (`loopback`), from `any` client, or from `none`.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ottla.broker.network.dispatch import Peer, RequestContext
+from ottla.broker.network.dispatch import HandlerResult, Peer, RequestContext
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import (
+    CLEAN_LOGS,
+    DESCRIBE_CLEANER,
     DESCRIBE_CLIENT_INSTANCES,
     DESCRIBE_NODE,
     DRAIN_BROKER,
@@ -20,16 +22,17 @@ from ottla.wire.apis import (
 )
 from ottla.wire.codec_types import Message
 
-READING_KEYS = frozenset({DESCRIBE_NODE, DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS})
+READING_KEYS = frozenset(
+    {DESCRIBE_NODE, DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS, DESCRIBE_CLEANER}
+)
 """Own requests that change nothing."""
 
-CHANGING_KEYS = frozenset({DRAIN_BROKER})
+CHANGING_KEYS = frozenset({DRAIN_BROKER, CLEAN_LOGS})
 """Own requests that change state: each is registered by way of `OwnRequests.guarded`."""
 
 ANY, LOOPBACK = "any", "loopback"
 
 Q = TypeVar("Q", bound=Message)
-R = TypeVar("R", bound=Message)
 
 
 class OwnRequests:
@@ -40,17 +43,17 @@ class OwnRequests:
 
     def guarded(
         self,
-        handler: Callable[[RequestContext, Q], Coroutine[Any, Any, R]],
-        refused: Callable[[RefusedError], R],
-    ) -> Callable[[RequestContext, Q], Coroutine[Any, Any, R]]:
+        handler: Callable[[RequestContext, Q], HandlerResult],
+        refused: Callable[[RefusedError], Message],
+    ) -> Callable[[RequestContext, Q], HandlerResult]:
         """Return the handler behind the rule; `refused` makes the answer to who may not."""
 
-        async def handle(context: RequestContext, request: Q) -> R:
+        def handle(context: RequestContext, request: Q) -> HandlerResult:
             try:
                 self.check(context.peer)
             except RefusedError as refusal:
                 return refused(refusal)
-            return await handler(context, request)
+            return handler(context, request)
 
         return handle
 

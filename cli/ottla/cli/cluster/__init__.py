@@ -26,5 +26,8 @@ reassign.py               `ottla topic reassign`
 reassignment_plan.py      decides which broker gets which replica (pure)
 reassignment_requests.py  the requests
 directory_moves.py        `ottla topic reassign --log-dir`: between directories of a broker
+cleaner.py                `ottla cleaner status | run | retry`
+cleaner_passes.py         passes that are asked for, until their ends
+cleaner_targets.py        the replicas that are named, and their brokers
 move_bars.py              how far moves are, as bars
 """

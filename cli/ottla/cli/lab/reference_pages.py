@@ -53,7 +53,7 @@ FEATURES = (
     ("client metrics (KIP-714)", "yes", "OTLP, Prometheus, a topic, plug-ins"),
     ("Kafka Connect, Kafka Streams with at-least-once", "yes", "as they are"),
     ("several log directories", "yes", "a failed one goes offline; replicas move between them"),
-    ("log compaction", "yes", "in processes of its own; metrics show it, no command yet"),
+    ("log compaction", "yes", "in processes of its own; `ottla cleaner` shows and steers it"),
     ("transactions", "no", "a transactional id is refused with the reason"),
     ("quotas, replication throttles", "no", ""),
     ("TLS, SASL, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),

@@ -101,3 +101,24 @@ def cleanable_of(log: LogState, now_ms: int) -> Cleanable:
     if oldest_ms < INT64_MAX and config.max_compaction_lag_ms < INT64_MAX:
         delay_ms = max(0, now_ms - oldest_ms - config.max_compaction_lag_ms)
     return Cleanable(first_dirty, end_offset, clean_bytes, cleanable_bytes, delay_ms)
+
+
+def hindrance_of(log: LogState, now_ms: int) -> str:
+    """Return why a cleaning of a log would find nothing now; empty where it would find records."""
+    found = cleanable_of(log, now_ms)
+    if found.cleanable_bytes:
+        return ""
+    first_dirty = found.first_dirty_offset
+    if first_dirty >= log.end_offset:
+        return f"it is compacted up to its end, offset {log.end_offset}"
+    if log.last_stable_offset <= first_dirty:
+        return (
+            f"records from offset {log.last_stable_offset} on are not committed yet, or belong to "
+            "an open transaction"
+        )
+    *closed, active = log.segments
+    if first_dirty >= active.base_offset:
+        return f"all its dirty records, from offset {first_dirty} on, are in the active segment"
+    if not all(segment.is_sealed for segment in closed):
+        return f"records from offset {first_dirty} on are not flushed yet"
+    return f"records from offset {first_dirty} on are younger than min.compaction.lag.ms"

@@ -97,6 +97,11 @@ class CleanerManager:
         return self._failures.get(partition)
 
     @property
+    def failed(self) -> list[TopicPartition]:
+        """The partitions whose last cleaning failed, set aside or not."""
+        return list(self._failures)
+
+    @property
     def set_aside(self) -> dict[TopicPartition, str]:
         """The partitions that are not cleaned any more, with their reasons."""
         return {
