@@ -176,7 +176,9 @@ async def test_a_topic_is_compacted_on_all_its_brokers_and_shown(
                 ["users", "0", "2", "idle"],
                 ["users", "1", "2", "idle"],
             ]
-            assert lines[-1].startswith("broker 2: 1 cleaner; since its start 1 passes read ")
+            assert lines[-1].startswith(
+                "broker 2: 1 cleaner; since its start passes: 1, failed: 0, "
+            )
 
             assert await command(admin, "status", "--format", "json") == 0
             brokers = json.loads(capsys.readouterr().out)

@@ -180,13 +180,11 @@ def _print_status(answers: Iterable[BrokerAnswer[CleanerDescription]]) -> None:
     print_table(COLUMNS, rows)
     say()
     for found in described:
-        died = f", {counted(found.died_worker_count, 'worker')} died" * bool(
-            found.died_worker_count
-        )
+        died = f", workers that died: {found.died_worker_count}" * bool(found.died_worker_count)
         say(
             f"broker {found.node}: {counted(found.thread_count, 'cleaner')}; since its start "
-            f"{found.pass_count} passes read {found.read_bytes:,} bytes and wrote "
-            f"{found.written_bytes:,}, {found.failure_count} failed{died}"
+            f"passes: {found.pass_count}, failed: {found.failure_count}, bytes before: "
+            f"{found.read_bytes:,}, after: {found.written_bytes:,}{died}"
         )
 
 
