@@ -28,6 +28,7 @@ from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.producer_ids import Block
 from ottla.broker.logs.replica_apis import REPLICA_API_KEYS
+from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
@@ -40,10 +41,14 @@ from ottla.model.ids import TopicIdPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
-from ottla.wire.apis import FIND_COORDINATOR
+from ottla.wire.apis import FIND_COORDINATOR, WRITE_TXN_MARKERS
 
 BROKER_API_KEYS = (
-    CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS | REPLICA_API_KEYS | {FIND_COORDINATOR}
+    CLUSTER_API_KEYS
+    | DATA_API_KEYS
+    | GROUP_API_KEYS
+    | REPLICA_API_KEYS
+    | {FIND_COORDINATOR, WRITE_TXN_MARKERS}
 )
 """APIs that every broker serves; client telemetry comes on top where it is enabled."""
 
@@ -148,6 +153,14 @@ class BrokerCore:
             now_ms=self._clock.monotonic_ms,
         )
         self.data.register(self.dispatcher)
+        markers = WriteTxnMarkersApi(
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            offsets=coordinator,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+        self.dispatcher.register(WRITE_TXN_MARKERS, markers.handle)
         register_group_apis(
             self.dispatcher,
             config=self.config.groups,

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.logs.write_txn_markers import TransactionEnd
+from ottla.model.errors import ErrorCode
 
 
 class CoordinatorDoor(Protocol):
@@ -27,6 +29,12 @@ class CoordinatorDoor(Protocol):
 
     def shards(self) -> Iterator[GroupShard]:
         """Yield all that is served here, to be read only."""
+        ...
+
+    def end_transaction(
+        self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
+    ) -> None:
+        """End a transaction in a partition of the offsets; `asker` is called with the outcome."""
         ...
 
     @property

@@ -27,6 +27,7 @@ from ottla.broker.groups.log_replay import LogReplay
 from ottla.broker.groups.placement import partition_of
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
+from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
@@ -379,6 +380,33 @@ class GroupCoordinator:
             return
         self._perform(led)
 
+    def end_transaction(
+        self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
+    ) -> None:
+        """Write the end of a transaction into a partition of the offsets, and follow it.
+
+        `asker` is called when it is committed, or with why it cannot be.
+        """
+        try:
+            led = self._led_at(index)
+            partition = led.partition
+            if len(partition.isr) < partition.min_isr_count:
+                raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            if led.writes:
+                self._flush(led)  # what was decided before the end is before it in the log
+                led = self._led_at(index)
+            now = self._now()
+            end_offset = partition.append_of_coordinator(
+                end.batch(now.wall_ms),
+                now_ms=now.wall_ms,
+                mono_ms=now.mono_ms,
+                transaction_version=end.transaction_version,
+            )
+        except RefusedError as refusal:
+            asker(refusal.code)
+            return
+        self._answer_when_committed(partition, end_offset, [(asker, ErrorCode.NONE)])
+
     def shard_of(self, group_id: str) -> GroupShard:
         """Return the shard of a group, to be read only; refuse if it is not here."""
         return self._find(group_id).shard
@@ -427,7 +455,13 @@ class GroupCoordinator:
         topic = self._table.image.topic(OFFSETS_TOPIC)
         if topic is None:
             raise RefusedError(ErrorCode.NOT_COORDINATOR)
-        index = partition_of(group_id, len(topic.partitions))
+        return self._led_at(partition_of(group_id, len(topic.partitions)))
+
+    def _led_at(self, index: int) -> LedShard:
+        """Return the shard of a partition.  Raises RefusedError if it is not served here."""
+        topic = self._table.image.topic(OFFSETS_TOPIC)
+        if topic is None or index not in topic.partitions:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         led = self._led.get(index)
         if led is None or not self._leads(led):
             # The metadata that makes us leader may be here, and what it asks of us not done yet.

@@ -13,6 +13,7 @@ leader_epochs.py           OffsetForLeaderEpoch
 delete_records.py          DeleteRecords
 producer_ids.py            InitProducerId
 transactions.py            the refusal of transactions
+write_txn_markers.py       WriteTxnMarkers: the ends of transactions
 leader_hints.py            the current leader, in the answer to a request sent elsewhere (KIP-951)
 
 replica_apis.py            registers the three handlers below

@@ -19,6 +19,7 @@ from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.logs.producer_ids import Block
+from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.network.connection import ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, Peer
@@ -140,6 +141,12 @@ class OneShard:
                 break
             for each, answer in answers:
                 each(answer)
+
+    def end_transaction(
+        self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
+    ) -> None:
+        """End it at once."""
+        asker(ErrorCode.NONE)
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Return the one there is."""

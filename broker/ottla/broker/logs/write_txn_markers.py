@@ -1,0 +1,264 @@
+"""WriteTxnMarkers: the ends of transactions, written into the partitions that they touched.
+
+Pure.  A marker is a control batch of its own, and answered when it is committed: then the last
+stable offset has moved.  Markers for `__consumer_offsets` go to the group coordinator, which knows
+the offsets that wait for them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
+from ottla.broker.network.steps import Answer, StepPace, begun
+from ottla.broker.replicas.partition import ACKS_ALL, Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, Offset, ProducerId
+from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.model.seams import Clock
+from ottla.wire.batch_builder import ControlType, build_end_transaction_marker
+from ottla.wire.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WriteTxnMarkersRequest,
+)
+from ottla.wire.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+MARKER_COST = 10
+"""Entries of an answer that are made in the time in which a marker is written."""
+
+COORDINATOR_ERRORS = frozenset(
+    (
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+)
+"""What the group coordinator says where a leader of data says that it does not lead."""
+
+
+class TransactionEnd(NamedTuple):
+    """What a marker says."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: Epoch
+    transaction_version: int
+
+    def batch(self, now_ms: int) -> bytes:
+        """Return the control batch that is written."""
+        return build_end_transaction_marker(
+            ControlType.COMMIT if self.is_commit else ControlType.ABORT,
+            timestamp_ms=now_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+        )
+
+
+class OffsetsMarkers(Protocol):
+    """What is needed of the group coordinator."""
+
+    def end_transaction(
+        self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
+    ) -> None:
+        """End a transaction in a partition of the offsets; `asker` is called with the outcome."""
+        ...
+
+
+class MarkerRequest:
+    """One request: what is answered, and how many markers are not committed yet."""
+
+    __slots__ = ("_context", "_open_count", "response")
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._open_count = 1
+        """Markers without an outcome, and one for the request while it is taken up."""
+        self.response = WriteTxnMarkersResponse()
+
+    def begin(self) -> None:
+        """Count a marker whose outcome is awaited."""
+        self._open_count += 1
+
+    def settle(self) -> None:
+        """Count an outcome; the last one has the answer leave."""
+        self._open_count -= 1
+        if not self._open_count:
+            self._context.slot.complete(self.response)
+
+
+class WaitingMarker(NamedTuple):
+    """A marker that is written and not committed."""
+
+    partition: Partition
+    end_offset: Offset
+    answer: WritableTxnMarkerPartitionResult
+
+
+class WaitingMarkers(WaitingEntry):
+    """The markers of a request that are not committed."""
+
+    __slots__ = ("_open", "_request", "_slot")
+    kind = "WriteTxnMarkers"
+
+    def __init__(
+        self, request: MarkerRequest, context: RequestContext, markers: list[WaitingMarker]
+    ) -> None:
+        super().__init__()
+        self._request = request
+        self._slot = context.slot
+        self._open = markers
+
+    @property
+    def cost(self) -> int:
+        """Number of markers, in partitions that a fetch reads in the same time."""
+        return 1 + len(self._open) // SETTLED_PER_COST
+
+    def try_complete(self) -> bool:
+        """Answer once every marker's outcome is known."""
+        still_open = []
+        for waiting in self._open:
+            code = waiting.partition.acknowledgement(waiting.end_offset, ACKS_ALL)
+            if code is None:
+                still_open.append(waiting)
+            else:
+                waiting.answer.error_code = code
+        self._open = still_open
+        if still_open:
+            return False
+        self._request.settle()
+        return True
+
+    def on_expire(self) -> None:
+        """Answer REQUEST_TIMED_OUT for what is still open: the coordinator sends it again."""
+        for waiting in self._open:
+            waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._request.settle()
+
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection: what became of the markers is not known."""
+        self._slot.fail(fault)
+
+
+class WriteTxnMarkersApi:
+    """Serves WriteTxnMarkers 1-2."""
+
+    def __init__(
+        self,
+        *,
+        table: PartitionTable,
+        purgatory: Purgatory,
+        clock: Clock,
+        offsets: OffsetsMarkers,
+        timeout_ms: int,
+    ) -> None:
+        """`timeout_ms` is how long a marker may wait for the in-sync replicas."""
+        self._table = table
+        self._purgatory = purgatory
+        self._clock = clock
+        self._offsets = offsets
+        self._timeout_ms = timeout_ms
+
+    def handle(self, context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
+        """Write every marker, and answer when all are committed."""
+        return begun(self._write_all(context, request))
+
+    def _write_all(self, context: RequestContext, request: WriteTxnMarkersRequest) -> Answer:
+        pace = StepPace()
+        waiting: list[WaitingMarker] = []
+        answered = MarkerRequest(context)
+        for marker in request.markers:
+            end = _end_of(marker)
+            topics = []
+            for topic in marker.topics:
+                partitions = []
+                for index in topic.partition_indexes:
+                    answer = WritableTxnMarkerPartitionResult(partition_index=index)
+                    partitions.append(answer)
+                    self._write(answered, topic.name, end, answer, waiting)
+                    if pace.is_due(MARKER_COST):
+                        yield
+                topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+                if pace.is_due():
+                    yield
+            answered.response.markers.append(
+                WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+            )
+            if pace.is_due():
+                yield
+        if waiting:
+            self._wait(context, answered, waiting)
+        answered.settle()
+        return None
+
+    def _wait(
+        self, context: RequestContext, answered: MarkerRequest, waiting: list[WaitingMarker]
+    ) -> None:
+        answered.begin()
+        entry = WaitingMarkers(answered, context, waiting)
+        if entry.try_complete():
+            return
+        self._purgatory.watch(
+            {marker.partition.high_watermark_key for marker in waiting},
+            entry,
+            context.arrived_ms + self._timeout_ms,
+        )
+        context.slot.on_abandoned = lambda: self._purgatory.cancel(entry)
+
+    def _write(
+        self,
+        answered: MarkerRequest,
+        topic: str,
+        end: TransactionEnd,
+        answer: WritableTxnMarkerPartitionResult,
+        waiting: list[WaitingMarker],
+    ) -> None:
+        """Write one marker, or have the group coordinator do so."""
+        if topic == OFFSETS_TOPIC:
+            answered.begin()
+
+            def settle(code: ErrorCode) -> None:
+                is_elsewhere = code in COORDINATOR_ERRORS
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else code
+                answered.settle()
+
+            self._offsets.end_transaction(answer.partition_index, end, settle)
+            return
+        try:
+            partition = self._table.find(topic, answer.partition_index)
+            end_offset = self._append(partition, end)
+        except RefusedError as refusal:
+            answer.error_code = refusal.code
+        else:
+            waiting.append(WaitingMarker(partition, end_offset, answer))
+
+    def _append(self, partition: Partition, end: TransactionEnd) -> Offset:
+        partition.leader_log()
+        if partition.is_internal:
+            raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if len(partition.isr) < partition.min_isr_count:
+            raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        wall_ms = self._clock.wall_ms()
+        return partition.append_of_coordinator(
+            end.batch(wall_ms),
+            now_ms=wall_ms,
+            mono_ms=self._clock.monotonic_ms(),
+            transaction_version=end.transaction_version,
+        )
+
+
+def _end_of(marker: WritableTxnMarker) -> TransactionEnd:
+    return TransactionEnd(
+        ProducerId(marker.producer_id),
+        marker.producer_epoch,
+        marker.transaction_result,
+        Epoch(marker.coordinator_epoch),
+        marker.transaction_version,
+    )
