@@ -307,6 +307,14 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
             "what they match follows every change of topics at once",
             (),
         ),
+        "transaction.two.phase.commit.enable": (
+            "transactions that another resource manager ends are refused",
+            ("true",),
+        ),
+        "transaction.state.log.load.buffer.size": (
+            "the state is read in parts of 64 KiB, so that other requests have their turn",
+            (),
+        ),
     }
     assert TOPIC_DEFINITIONS["leader.replication.throttled.replicas"].documentation.endswith(
         " It has no effect yet: replication is not throttled."

@@ -37,6 +37,8 @@ DELETE_RECORDS = 21
 INIT_PRODUCER_ID = 22
 OFFSET_FOR_LEADER_EPOCH = 23
 ADD_PARTITIONS_TO_TXN = 24
+ADD_OFFSETS_TO_TXN = 25
+END_TXN = 26
 WRITE_TXN_MARKERS = 27
 TXN_OFFSET_COMMIT = 28
 DESCRIBE_CONFIGS = 32
@@ -49,6 +51,8 @@ DESCRIBE_QUORUM = 55
 DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
 UNREGISTER_BROKER = 64
+DESCRIBE_TRANSACTIONS = 65
+LIST_TRANSACTIONS = 66
 CONSUMER_GROUP_HEARTBEAT = 68
 CONSUMER_GROUP_DESCRIBE = 69
 GET_TELEMETRY_SUBSCRIPTIONS = 71
@@ -180,9 +184,9 @@ _ROWS = (
     Api(DELETE_RECORDS, "DeleteRecords", 0, 2, 2, BROKER),
     Api(INIT_PRODUCER_ID, "InitProducerId", 0, 6, 2, BROKER, unstable_from=6),
     Api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4, BROKER),
-    Api(24, "AddPartitionsToTxn", 0, 5, 3, BROKER),
-    Api(25, "AddOffsetsToTxn", 0, 4, 3, BROKER),
-    Api(26, "EndTxn", 0, 5, 3, BROKER),
+    Api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 3, BROKER),
+    Api(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3, BROKER),
+    Api(END_TXN, "EndTxn", 0, 5, 3, BROKER),
     Api(27, "WriteTxnMarkers", 1, 2, 1, BROKER),
     Api(28, "TxnOffsetCommit", 0, 6, 3, BROKER),
     Api(29, "DescribeAcls", 1, 3, 2, BOTH),
@@ -221,8 +225,8 @@ _ROWS = (
     Api(62, "BrokerRegistration", 0, 4, 0, CONTROLLER),
     Api(63, "BrokerHeartbeat", 0, 2, 0, CONTROLLER),
     Api(UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0, BOTH, is_forwarded=True),
-    Api(65, "DescribeTransactions", 0, 0, 0, BROKER),
-    Api(66, "ListTransactions", 0, 2, 0, BROKER),
+    Api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0, BROKER),
+    Api(LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0, BROKER),
     Api(67, "AllocateProducerIds", 0, 0, 0, CONTROLLER, is_forwarded=True),
     Api(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0, BROKER),
     Api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0, BROKER),

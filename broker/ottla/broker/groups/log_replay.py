@@ -1,4 +1,4 @@
-"""Reads a partition of `__consumer_offsets` back into its shard.  Pure but for the reads.
+"""Reads a coordinator's partition back into its shard.  Pure but for the reads.
 
 Whatever cannot be read is skipped, counted, and reported once: a record, a batch, or the bytes up
 to the next batch that can be found.  One record that lies, be it from a client of long ago, from a
@@ -7,8 +7,8 @@ it.  A disk that does not answer (OSError, RefusedError) is no such thing and en
 """
 
 import logging
+from typing import Protocol
 
-from ottla.broker.groups.shard import GroupShard
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -22,10 +22,18 @@ LOAD_BYTES = 64 * 1024
 """How much of a log is replayed before other tasks have their turn: some milliseconds' work."""
 
 
+class ReplayedShard(Protocol):
+    """What a log is read back into."""
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Take what a record says.  Raises CorruptDataError if it says nothing."""
+        ...
+
+
 class LogReplay:
     """One log on its way into a shard; owns the position and the count of what was skipped."""
 
-    def __init__(self, log: Log, shard: GroupShard, errors: UnexpectedErrors) -> None:
+    def __init__(self, log: Log, shard: ReplayedShard, errors: UnexpectedErrors) -> None:
         self._log = log
         self._shard = shard
         self._errors = errors

@@ -34,6 +34,11 @@ class ProducerIds:
         self._next += 1
         return ProducerId(self._next - 1)
 
+    @property
+    def left_count(self) -> int:
+        """Number of ids left in the block."""
+        return self._end - self._next
+
     def add_block(self, block: Block) -> None:
         """Go on with a block; what is left of the last one is given up."""
         first, count = block

@@ -6,6 +6,7 @@ security.py         settings for protection that is not served: refused, never i
 topic.py            settings of one topic, with the broker key that gives each its default
 quorum.py           how fast a quorum notices things, and when it writes snapshots
 groups.py           how groups are coordinated, and how their offsets are kept
+transactions.py     how transactions are coordinated, and how their state is kept
 group_overrides.py  what one group may have for itself
 cleaner.py          how compacted logs are cleaned
 client_metrics.py   what clients are asked to report

@@ -23,6 +23,7 @@ from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.security import SECURITY_KEYS, check_security
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, NO_THROTTLE, topic_defaults_of
+from ottla.model.settings.transactions import TransactionConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,31 +112,6 @@ class BrokerConfig:
         True,
         key="auto.create.topics.enable",
         doc="Whether a topic is created when a client first asks for it.",
-    )
-    transaction_state_log_replication_factor: int = setting(
-        3,
-        key="transaction.state.log.replication.factor",
-        kind=SettingKind.SHORT,
-        at_least=1,
-        doc="Replicas of the topic that holds the state of transactions.",
-    )
-    transaction_state_log_min_isr: int = setting(
-        2,
-        key="transaction.state.log.min.isr",
-        at_least=1,
-        doc="Replicas of the transaction state that must be in sync.",
-    )
-    transaction_state_log_num_partitions: int = setting(
-        50,
-        key="transaction.state.log.num.partitions",
-        at_least=1,
-        doc="Partitions of the topic that holds the state of transactions.",
-    )
-    transaction_state_log_segment_bytes: int = setting(
-        100 * MIB,
-        key="transaction.state.log.segment.bytes",
-        at_least=1,
-        doc="Size of a segment of the topic that holds the state of transactions.",
     )
     socket_request_bytes_max: int = setting(
         100 * MIB,
@@ -345,6 +321,7 @@ class BrokerConfig:
     )
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
@@ -398,6 +375,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     )
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
+    transactions, unknown_to_transactions = values_of(TransactionConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     telemetry, unknown_to_telemetry = values_of(TelemetryConfig, texts)
@@ -412,6 +390,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         **values,
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
+        transactions=TransactionConfig(**transactions),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         telemetry=TelemetryConfig(**telemetry),
@@ -421,6 +400,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     )
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
-    unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics
+    unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
+    unknown &= unknown_to_metrics
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
     return config, unknown - known

@@ -27,6 +27,7 @@ from ottla.model.settings.topic import (
     check_topic_as_a_whole,
     check_topic_texts,
 )
+from ottla.model.settings.transactions import TransactionConfig
 
 
 @cache
@@ -36,6 +37,7 @@ def broker_definitions() -> Mapping[str, Definition]:
     return {
         **own,
         **definitions(GroupConfig),
+        **definitions(TransactionConfig),
         **definitions(MetricsConfig),
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),

@@ -1,0 +1,244 @@
+"""Sends markers: one task and one connection for each broker that some wait for, our own too.
+
+A request that was not answered is sent again, to whom the metadata then names: a marker that is
+written twice says the same.  A broker that cannot be reached costs its own markers time alone.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import trio
+
+from ottla.broker.transactions.markers import MarkerBatch, MarkerOrder, MarkerQueues
+from ottla.client.network.connection import BrokerConnection, open_connection
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError, only_error
+from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
+
+logger = logging.getLogger("ottla.broker.transactions")
+
+CONNECT_TIMEOUT_S = 5.0
+RETRY_MS_FIRST = 20
+RETRY_MS_MAX = 1_000
+"""Pauses before markers are sent again.  Lower finds a new leader sooner, higher spares one that is
+about to start."""
+
+FAILURES_TOLERATED = 6
+"""Failures in a row after which it is logged, once, that a broker takes no markers: some 2 s."""
+
+IDLE_S = 60.0
+"""How long a connection without markers is kept."""
+
+
+class MarkerSender:
+    """All markers under way; `on_marked` is called with partitions that have theirs."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        on_marked: Callable[[MarkerOrder, frozenset[TopicPartition]], None],
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
+        self._config = config
+        self._errors = errors or UnexpectedErrors()
+        self._on_marked = on_marked
+        self._queues = MarkerQueues(self._note_marked)
+        self._orders: dict[int, set[MarkerOrder]] = {}
+        """By partition of the transaction state."""
+        self._lanes: dict[NodeId, MarkerLane] = {}
+        self._nursery: trio.Nursery | None = None
+        self.image: MetadataImage = EMPTY
+        self.superseded_count = 0
+        """Number of transactions whose end was left to a newer coordinator or producer."""
+
+    @property
+    def name(self) -> str:
+        """The name of this publisher in faults."""
+        return "transaction markers"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Find the leaders of partitions that had none."""
+        self.image = image
+        self._queues.reroute(image)
+        self._wake()
+
+    def send(self, order: MarkerOrder) -> None:
+        """Have every partition of a transaction marked."""
+        self._orders.setdefault(order.state_partition, set()).add(order)
+        self._queue(order, frozenset(order.missing))
+
+    def cancel(self, state_partition: int) -> None:
+        """Send nothing more for a partition of the transaction state."""
+        for order in self._orders.pop(state_partition, ()):
+            order.is_cancelled = True
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self._lanes.clear()
+            for orders in list(self._orders.values()):
+                for order in orders:
+                    # What a nursery before this one had taken up is not known any longer.
+                    self._queues.add(order, frozenset(order.missing), self.image)
+            self._wake()
+            await trio.sleep_forever()
+
+    def metrics(self) -> dict[str, float]:
+        """Return what waits."""
+        return {
+            "transactions.markers.waiting": self._queues.waiting_count,
+            "transactions.markers.unknown.destination": self._queues.unknown_count,
+            "transactions.markers.superseded": self.superseded_count,
+        }
+
+    def problems(self) -> Iterator[str]:
+        """Yield a sentence for each broker that takes no markers."""
+        for lane in self._lanes.values():
+            if lane.failure is not None:
+                yield f"broker {lane.node_id} takes no markers: {lane.failure}"
+
+    def _note_marked(self, order: MarkerOrder, partitions: frozenset[TopicPartition]) -> None:
+        self._on_marked(order, partitions)
+        if not order.missing:
+            self._orders.get(order.state_partition, set()).discard(order)
+
+    def _queue(self, order: MarkerOrder, partitions: frozenset[TopicPartition]) -> None:
+        self._queues.add(order, partitions, self.image)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._nursery is None:
+            return
+        for node_id in self._queues.brokers():
+            lane = self._lanes.get(node_id)
+            if lane is None:
+                lane = self._lanes[node_id] = MarkerLane(self, node_id, self._config)
+                self._nursery.start_soon(self._run_lane, lane)
+            lane.has_work.set()
+
+    async def _run_lane(self, lane: "MarkerLane") -> None:
+        while True:
+            try:
+                await lane.run()
+            # With a star: a bug may come together with a cancellation, which goes on.
+            except* Exception as group:
+                error = only_error(group)
+                if not isinstance(error, OttlaError):
+                    self._errors.note("markers", f"to broker {lane.node_id}", error)
+                lane.failure = str(error) or repr(error)
+            if lane.failure is None:
+                if not lane.has_work.is_set():
+                    del self._lanes[lane.node_id]
+                    return
+                continue
+            lane.failure_count += 1
+            if lane.failure_count == FAILURES_TOLERATED:
+                logger.warning("broker %s takes no markers: %s", lane.node_id, lane.failure)
+            backoff_ms = RETRY_MS_FIRST << min(lane.failure_count - 1, 10)
+            await trio.sleep(min(backoff_ms, RETRY_MS_MAX) / 1000)
+            self._reroute_all_of(lane)
+            if not lane.has_work.is_set():
+                del self._lanes[lane.node_id]
+                return
+
+    def _reroute_all_of(self, lane: "MarkerLane") -> None:
+        """Ask the metadata again who leads what waits for a broker that cannot be reached."""
+        lane.has_work = trio.Event()
+        batches = []
+        while (batch := self._queues.take(lane.node_id)) is not None:
+            batches.append(batch)
+        for batch in batches:
+            for order, partitions in batch.parts.items():
+                self._queues.add(order, partitions, self.image)
+        self._wake()
+
+    # ---- what a lane asks
+
+    def take(self, node_id: NodeId) -> MarkerBatch | None:
+        """Return what to ask a broker for next."""
+        return self._queues.take(node_id)
+
+    def give_back(self, batch: MarkerBatch) -> None:
+        """Queue again what was not answered."""
+        for order, partitions in batch.parts.items():
+            self._queue(order, partitions)
+
+    def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> None:
+        """Note what an answer says; try again later what it refuses."""
+        settled = self._queues.settle(batch, response)
+        for order in settled.superseded:
+            logger.info("the markers of %s are left to a newer epoch", order.transactional_id)
+            self._orders.get(order.state_partition, set()).discard(order)
+            self.superseded_count += 1
+        if settled.retried and self._nursery is not None:
+            retry = partial(self._queue_later, MarkerBatch(dict(settled.retried)))
+            self._nursery.start_soon(retry)
+
+    async def _queue_later(self, batch: MarkerBatch) -> None:
+        await trio.sleep(RETRY_MS_FIRST / 1000)
+        self.give_back(batch)
+
+
+class MarkerLane:
+    """The markers to one broker."""
+
+    def __init__(self, sender: MarkerSender, node_id: NodeId, config: BrokerConfig) -> None:
+        self.node_id = node_id
+        self.has_work = trio.Event()
+        self.failure: str | None = None
+        """Why it takes none at present."""
+        self.failure_count = 0
+        """Since it answered last."""
+        self._sender = sender
+        self._config = config
+
+    async def run(self) -> None:
+        """Send what waits, over one connection, until nothing has waited for a while.
+
+        Raises OttlaError if the broker cannot be reached.
+        """
+        host, port = self._address()
+        async with open_connection(
+            host,
+            port,
+            client_id=f"broker-{self._config.node_id}-transactions",
+            timeout_s=CONNECT_TIMEOUT_S,
+        ) as connection:
+            while True:
+                with trio.move_on_after(IDLE_S):
+                    await self.has_work.wait()
+                if not self.has_work.is_set():
+                    return
+                self.has_work = trio.Event()
+                while (batch := self._sender.take(self.node_id)) is not None:
+                    await self._ask(connection, batch)
+
+    async def _ask(self, connection: BrokerConnection, batch: MarkerBatch) -> None:
+        response: WriteTxnMarkersResponse | None = None
+        try:
+            with trio.move_on_after(self._config.request_timeout_ms / 1000):
+                response = await connection.request(batch.request(), WriteTxnMarkersResponse)
+            if response is None:
+                raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, "it did not answer in time")
+        finally:
+            if response is None:
+                self._sender.give_back(batch)
+        self.failure, self.failure_count = None, 0
+        self._sender.settle(batch, response)
+
+    def _address(self) -> tuple[str, int]:
+        name = self._config.inter_broker_listener
+        broker = self._sender.image.brokers.get(self.node_id)
+        endpoint = None if broker is None else broker.endpoint(name)
+        if endpoint is None:
+            raise RefusedError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"it is not registered with a listener {name}"
+            )
+        return endpoint.host, endpoint.port

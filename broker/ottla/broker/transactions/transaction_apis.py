@@ -1,0 +1,363 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn: what producers ask.  Pure.
+
+A handler checks what needs no state and passes the request on; the coordinator answers into the
+slot when what it decided is committed.  AddPartitionsToTxn 4 and later come from the leaders of
+data partitions, for several transactions at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ottla.broker.groups.coordinator_door import Gathering
+from ottla.broker.groups.effects import Asker
+from ottla.broker.groups.placement import partition_of
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import StepPace, Steps, begun
+from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
+from ottla.broker.transactions.transaction_rules import NamedProducer
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
+from ottla.model.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from ottla.wire.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.wire.messages.add_partitions_to_txn_response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from ottla.wire.messages.end_txn_request import EndTxnRequest
+from ottla.wire.messages.end_txn_response import EndTxnResponse
+from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
+
+E = ErrorCode
+
+NO_EPOCH_GIVEN = -1
+
+BUMPING_FROM = 5
+"""The first version of EndTxn whose client has its epoch bumped at every end (KIP-890)."""
+OF_BROKERS_FROM = 4
+"""The first version of AddPartitionsToTxn that brokers send, for many transactions."""
+ABORTABLE_FROM = 5
+"""The first version of AddPartitionsToTxn that may be answered TRANSACTION_ABORTABLE."""
+
+FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffsetsToTxnRequest: 2,
+               EndTxnRequest: 2}  # fmt: skip
+"""The first versions whose clients know PRODUCER_FENCED; those before have another word for it."""
+
+IMPLICIT_VERSION = 2
+"""The transaction.version of a client whose partitions are added by their leaders."""
+
+ID_WAIT_S = 2.0
+"""How long a producer waits for the first block of producer ids; it asks again."""
+
+TRANSACTION_COST = 5
+"""What it costs to ask the coordinator for one transaction."""
+
+
+def told_as_of(kind: type, code: ErrorCode, version: int) -> ErrorCode:
+    """Return a code as a client of this version knows it."""
+    if code is E.PRODUCER_FENCED and version < FENCED_FROM[kind]:
+        return E.INVALID_PRODUCER_EPOCH
+    return code
+
+
+class TransactionApis:
+    """Serves InitProducerId 0-5, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4 and EndTxn 0-5."""
+
+    def __init__(
+        self,
+        coordinator: TransactionDoor,
+        *,
+        image: Callable[[], MetadataImage],
+        ids: ProducerIdSupply,
+    ) -> None:
+        self._coordinator = coordinator
+        self._image = image
+        self._ids = ids
+
+    # ---- InitProducerId
+
+    def init_producer_id(
+        self, context: RequestContext, request: InitProducerIdRequest
+    ) -> HandlerResult:
+        """Give a producer its id and epoch; a transactional one has what it left open aborted."""
+        if self._ids.has_some:
+            return self._init(context, request)
+        return self._init_when_there_are_ids(context, request)
+
+    async def _init_when_there_are_ids(
+        self, context: RequestContext, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse | None:
+        await self._ids.wait(ID_WAIT_S)
+        return self._init(context, request)
+
+    def _init(
+        self, context: RequestContext, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse | None:
+        version = context.api_version
+
+        def answer(answer: NamedProducer | ErrorCode) -> None:
+            context.slot.complete(_initialised(answer, version))
+
+        has_id = request.producer_id != NO_PRODUCER_ID
+        has_epoch = request.producer_epoch != NO_EPOCH_GIVEN
+        transactional_id = request.transactional_id
+        if has_id != has_epoch or transactional_id == "":
+            return _initialised(E.INVALID_REQUEST, version)
+        if transactional_id is None:
+            return self._idempotent(version)
+        expected = None
+        if has_id:
+            expected = NamedProducer(ProducerId(request.producer_id), request.producer_epoch)
+        self._coordinator.perform(
+            transactional_id,
+            answer,
+            lambda shard, now: shard.init_producer(
+                transactional_id,
+                expected,
+                timeout_ms=request.transaction_timeout_ms,
+                asker=answer,
+                now=now,
+            ),
+        )
+        return None
+
+    def _idempotent(self, version: int) -> InitProducerIdResponse:
+        try:
+            return _initialised(NamedProducer(self._ids.take(), 0), version)
+        except RefusedError as refusal:
+            return _initialised(refusal.code, version)
+
+    # ---- AddPartitionsToTxn
+
+    def add_partitions(
+        self, context: RequestContext, request: AddPartitionsToTxnRequest
+    ) -> HandlerResult:
+        """Add partitions to transactions, or look whether they are in them."""
+        if context.api_version < OF_BROKERS_FROM:
+            return begun(self._add_of_client(context, request))
+        return begun(self._add_of_broker(context, request))
+
+    def _add_of_client(
+        self, context: RequestContext, request: AddPartitionsToTxnRequest
+    ) -> Steps[None]:
+        version = context.api_version
+        topics = request.v3_and_below_topics
+        partitions, refused = yield from self._known(topics, is_client=True)
+
+        def answer(answer: Any) -> None:
+            if isinstance(answer, ErrorCode):
+                answer = told_as_of(AddPartitionsToTxnRequest, answer, version)
+            context.slot.complete(
+                AddPartitionsToTxnResponse(
+                    results_by_topic_v3_and_below=list(_results(topics, answer))
+                )
+            )
+
+        if refused:
+            answer(refused)
+            return
+        transactional_id = request.v3_and_below_transactional_id
+        producer = NamedProducer(
+            ProducerId(request.v3_and_below_producer_id), request.v3_and_below_producer_epoch
+        )
+        self._add(transactional_id, producer, partitions, client_version=0, asker=answer)
+
+    def _add_of_broker(
+        self, context: RequestContext, request: AddPartitionsToTxnRequest
+    ) -> Steps[None]:
+        version = context.api_version
+        asked = request.transactions
+
+        def answer(answers: Sequence[Any]) -> None:
+            context.slot.complete(
+                AddPartitionsToTxnResponse(
+                    results_by_transaction=[
+                        AddPartitionsToTxnResult(
+                            transactional_id=one.transactional_id,
+                            topic_results=list(_results(one.topics, _of_version(said, version))),
+                        )
+                        for one, said in zip(asked, answers, strict=True)
+                    ]
+                )
+            )
+
+        pace = StepPace()
+        gathering = Gathering(len(asked), answer)
+        for at, one in enumerate(asked):
+            partitions, refused = yield from self._known(one.topics, is_client=False)
+            if refused:
+                gathering.asker(at)(refused)
+            else:
+                self._ask(one, partitions, gathering.asker(at))
+            if pace.is_due(TRANSACTION_COST):
+                yield
+
+    def _ask(
+        self,
+        one: AddPartitionsToTxnTransaction,
+        partitions: frozenset[TopicPartition],
+        asker: Asker,
+    ) -> None:
+        producer = NamedProducer(ProducerId(one.producer_id), one.producer_epoch)
+        transactional_id = one.transactional_id
+        if not one.verify_only:
+            version = IMPLICIT_VERSION
+            self._add(transactional_id, producer, partitions, client_version=version, asker=asker)
+            return
+        self._coordinator.perform(
+            transactional_id,
+            asker,
+            lambda shard, now: shard.verify(transactional_id, producer, partitions, asker=asker),
+        )
+
+    def _add(
+        self,
+        transactional_id: str,
+        producer: NamedProducer,
+        partitions: frozenset[TopicPartition],
+        *,
+        client_version: int,
+        asker: Asker,
+    ) -> None:
+        self._coordinator.perform(
+            transactional_id,
+            asker,
+            lambda shard, now: shard.add(
+                transactional_id,
+                producer,
+                partitions,
+                client_version=client_version,
+                asker=asker,
+                now=now,
+            ),
+        )
+
+    def _known(
+        self, topics: Iterable[AddPartitionsToTxnTopic], *, is_client: bool
+    ) -> Steps[tuple[frozenset[TopicPartition], dict[TopicPartition, ErrorCode]]]:
+        """Return the partitions, and the codes that refuse them where some cannot be written."""
+        image = self._image()
+        pace = StepPace()
+        partitions: set[TopicPartition] = set()
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for asked in topics:
+            topic = image.topic(asked.name)
+            is_closed = is_client and asked.name in INTERNAL_TOPICS
+            for index in asked.partitions:
+                one = TopicPartition(asked.name, index)
+                partitions.add(one)
+                if is_closed:
+                    refused[one] = E.TOPIC_AUTHORIZATION_FAILED
+                elif topic is None or index not in topic.partitions:
+                    refused[one] = E.UNKNOWN_TOPIC_OR_PARTITION
+                if pace.is_due():
+                    yield
+        if refused:
+            for one in partitions - refused.keys():
+                refused[one] = E.OPERATION_NOT_ATTEMPTED
+        return frozenset(partitions), refused
+
+    # ---- AddOffsetsToTxn
+
+    def add_offsets(self, context: RequestContext, request: AddOffsetsToTxnRequest) -> None:
+        """Add the partition of a group's offsets to a transaction."""
+        version = context.api_version
+
+        def answer(code: ErrorCode) -> None:
+            told = told_as_of(AddOffsetsToTxnRequest, code, version)
+            context.slot.complete(AddOffsetsToTxnResponse(error_code=told))
+
+        topic = self._image().topic(OFFSETS_TOPIC)
+        if not request.group_id:
+            answer(E.INVALID_GROUP_ID)
+        elif topic is None:
+            # It committed offsets, so it found its group's coordinator: the topic is coming.
+            answer(E.COORDINATOR_NOT_AVAILABLE)
+        else:
+            index = partition_of(request.group_id, len(topic.partitions))
+            self._add(
+                request.transactional_id,
+                NamedProducer(ProducerId(request.producer_id), request.producer_epoch),
+                frozenset((TopicPartition(OFFSETS_TOPIC, index),)),
+                client_version=0,
+                asker=answer,
+            )
+
+    # ---- EndTxn
+
+    def end(self, context: RequestContext, request: EndTxnRequest) -> None:
+        """Commit or abort a transaction; answer when that is decided for good."""
+        version = context.api_version
+        is_bumping = version >= BUMPING_FROM
+
+        def answer(answer: NamedProducer | ErrorCode) -> None:
+            if isinstance(answer, ErrorCode):
+                told = told_as_of(EndTxnRequest, answer, version)
+                response = EndTxnResponse(error_code=told)
+            elif is_bumping:
+                response = EndTxnResponse(
+                    producer_id=answer.producer_id, producer_epoch=answer.epoch
+                )
+            else:
+                response = EndTxnResponse()
+            context.slot.complete(response)
+
+        self._coordinator.perform(
+            request.transactional_id,
+            answer,
+            lambda shard, now: shard.end(
+                request.transactional_id,
+                NamedProducer(ProducerId(request.producer_id), request.producer_epoch),
+                is_commit=request.committed,
+                client_version=IMPLICIT_VERSION if is_bumping else 0,
+                asker=answer,
+                now=now,
+            ),
+        )
+
+
+def _initialised(answer: NamedProducer | ErrorCode, version: int) -> InitProducerIdResponse:
+    if isinstance(answer, ErrorCode):
+        code = told_as_of(InitProducerIdRequest, answer, version)
+        return InitProducerIdResponse(error_code=code, producer_epoch=NO_EPOCH_GIVEN)
+    return InitProducerIdResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
+
+
+def _of_version(answer: Any, version: int) -> Any:
+    """Return what a coordinator said to a broker, in codes that its version knows."""
+    if isinstance(answer, ErrorCode) or version >= ABORTABLE_FROM:
+        return answer
+    return {
+        one: E.INVALID_TXN_STATE if code is E.TRANSACTION_ABORTABLE else code
+        for one, code in answer.items()
+    }
+
+
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], answer: dict[TopicPartition, ErrorCode] | ErrorCode
+) -> Iterator[AddPartitionsToTxnTopicResult]:
+    """Yield the answer for each topic, each partition once."""
+    for topic in topics:
+        yield AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=(
+                        answer
+                        if isinstance(answer, ErrorCode)
+                        else answer[TopicPartition(topic.name, index)]
+                    ),
+                )
+                for index in dict.fromkeys(topic.partitions)
+            ],
+        )

@@ -1,0 +1,48 @@
+"""Registers the APIs of transactions.  Pure."""
+
+from collections.abc import Callable
+
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
+from ottla.broker.transactions.transaction_admin_apis import TransactionAdminApis
+from ottla.broker.transactions.transaction_apis import TransactionApis
+from ottla.metadata.image import MetadataImage
+from ottla.wire.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
+)
+
+TRANSACTION_API_KEYS = frozenset(
+    (
+        INIT_PRODUCER_ID,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        DESCRIBE_TRANSACTIONS,
+        LIST_TRANSACTIONS,
+    )
+)
+"""What `register_transaction_apis` serves."""
+
+
+def register_transaction_apis(
+    dispatcher: Dispatcher,
+    *,
+    coordinator: TransactionDoor,
+    ids: ProducerIdSupply,
+    image: Callable[[], MetadataImage],
+    wall_ms: Callable[[], int],
+) -> None:
+    """Serve what is asked of transactions."""
+    producers = TransactionApis(coordinator, image=image, ids=ids)
+    dispatcher.register(INIT_PRODUCER_ID, producers.init_producer_id)
+    dispatcher.register(ADD_PARTITIONS_TO_TXN, producers.add_partitions)
+    dispatcher.register(ADD_OFFSETS_TO_TXN, producers.add_offsets)
+    dispatcher.register(END_TXN, producers.end)
+    admin = TransactionAdminApis(coordinator, wall_ms)
+    dispatcher.register(DESCRIBE_TRANSACTIONS, admin.describe)
+    dispatcher.register(LIST_TRANSACTIONS, admin.list)

@@ -1,0 +1,405 @@
+"""The transactional ids of one partition of `__transaction_state`.  Pure.
+
+A request's step is decided here and handed to the driver as a `StateWrite`; it is applied when its
+record is committed, and only then answered, and only then are markers asked for.  Until then every
+other step of that id is refused with CONCURRENT_TRANSACTIONS.
+
+Invariants: those of `transaction.py`.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.transactions.markers import MarkerOrder
+from ottla.broker.transactions.transaction import (
+    IDLE,
+    NO_PRODUCER_EPOCH,
+    NO_START,
+    PREPARED,
+    Transaction,
+    TransactionFacts,
+    TransactionStatus,
+)
+from ottla.broker.transactions.transaction_records import read_state_record, state_record
+from ottla.broker.transactions.transaction_rules import (
+    NamedProducer,
+    TakeProducerId,
+    decide_add,
+    decide_end,
+    decide_fence,
+    decide_init,
+    is_timed_out,
+    verified,
+)
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Epoch, TopicPartition
+from ottla.model.settings.transactions import TransactionConfig
+
+logger = logging.getLogger("ottla.broker.transactions")
+
+LOOKED_AT_PER_STEP = 2_000
+"""Transactional ids that are looked at before other tasks have their turn: about a millisecond."""
+
+FORGOTTEN_PER_WRITE = 100
+"""Expired transactional ids whose tombstones are one write."""
+
+UNANSWERED_TIMEOUT_MS = 30_000
+"""How long it is waited for the commit of a write that no client waits for, before it is logged."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class StateWrite:
+    """Records to append, and what follows."""
+
+    records: list[GroupRecord]
+    timeout_ms: int
+    """How long the asker waits for the commit."""
+    on_committed: Callable[[Instant], None]
+    on_refused: Callable[[], None]
+    """Called where the log did not take the records."""
+    asker: Asker | None = None
+    answer: Any = None
+    """What the asker is told when the records are committed."""
+
+
+@dataclass(slots=True)
+class ShardEffects:
+    """What has been decided and not been performed yet."""
+
+    writes: list[StateWrite] = field(default_factory=list)
+    answers: list[tuple[Asker, Any]] = field(default_factory=list)
+    orders: list[MarkerOrder] = field(default_factory=list)
+    """Markers to be sent: their transactions are prepared, and that is committed."""
+
+
+class TransactionShard:
+    """The transactions of one partition, coordinated by its leader."""
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        *,
+        index: int,
+        coordinator_epoch: Epoch,
+        take_id: TakeProducerId,
+        server_version: Callable[[], int],
+    ) -> None:
+        """`server_version` returns the level of transaction.version that the cluster has now."""
+        self._config = config
+        self._index = index
+        self._coordinator_epoch = coordinator_epoch
+        self._take_id = take_id
+        self._server_version = server_version
+        self._effects = ShardEffects()
+        self._uncompleted: list[Transaction] = []
+        self.transactions: dict[str, Transaction] = {}
+        """By transactional id."""
+
+    def take_effects(self) -> ShardEffects:
+        """Return what there is to do; it is the caller's now."""
+        effects, self._effects = self._effects, ShardEffects()
+        return effects
+
+    # ---- loading
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Take what a record of the log says.  Raises CorruptDataError if it says nothing."""
+        said = read_state_record(key, value)
+        if said is None:
+            raise CorruptDataError("a key of a later version")
+        transactional_id, facts = said
+        if facts is None:
+            self.transactions.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = Transaction(transactional_id, facts)
+
+    def resume(self, now: Instant) -> Iterator[None]:
+        """Send the markers again of what was prepared by a coordinator before this one."""
+        for at, transaction in enumerate(list(self.transactions.values())):
+            if transaction.facts.status in PREPARED:
+                self._send_markers(transaction, now)
+            if at % LOOKED_AT_PER_STEP == 0:
+                yield
+
+    # ---- requests
+
+    def init_producer(
+        self,
+        transactional_id: str,
+        expected: NamedProducer | None,
+        *,
+        timeout_ms: int,
+        asker: Asker,
+        now: Instant,
+    ) -> None:
+        """Give a producer its id and epoch; the answer is a NamedProducer or a code."""
+        transaction = self.transactions.get(transactional_id)
+        try:
+            if not 0 < timeout_ms <= self._config.timeout_ms_max:
+                raise RefusedError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            if transaction is None:
+                transaction = self._new_transaction(transactional_id, timeout_ms, now)
+            facts = decide_init(
+                transaction,
+                expected,
+                timeout_ms=timeout_ms,
+                server_version=self._server_version(),
+                take_id=self._take_id,
+                now_ms=now.wall_ms,
+            )
+        except RefusedError as refusal:
+            self._effects.answers.append((asker, refusal.code))
+            return
+        answer: Any = NamedProducer(facts.producer_id, facts.producer_epoch)
+        if facts.status is not TransactionStatus.EMPTY:
+            # What was open is aborted first; that epoch is told to no client.
+            answer = ErrorCode.CONCURRENT_TRANSACTIONS
+        self._write(transaction, facts, asker, answer)
+
+    def _new_transaction(self, transactional_id: str, timeout_ms: int, now: Instant) -> Transaction:
+        facts = TransactionFacts(
+            producer_id=self._take_id(), timeout_ms=timeout_ms, last_update_ms=now.wall_ms
+        )
+        made = self.transactions[transactional_id] = Transaction(transactional_id, facts)
+        return made
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: NamedProducer,
+        partitions: Collection[TopicPartition],
+        *,
+        client_version: int,
+        asker: Asker,
+        now: Instant,
+    ) -> None:
+        """Add partitions to the open transaction, or begin one; the answer is a code."""
+        transaction = self.transactions.get(transactional_id)
+        try:
+            facts = decide_add(
+                transaction,
+                producer,
+                partitions,
+                client_version=client_version,
+                now_ms=now.wall_ms,
+            )
+        except RefusedError as refusal:
+            self._effects.answers.append((asker, refusal.code))
+            return
+        if facts is None:
+            self._effects.answers.append((asker, ErrorCode.NONE))
+        else:
+            assert transaction is not None
+            self._write(transaction, facts, asker, ErrorCode.NONE)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: NamedProducer,
+        partitions: Collection[TopicPartition],
+        *,
+        asker: Asker,
+    ) -> None:
+        """Answer a code for all partitions, or one for each."""
+        answer: dict[TopicPartition, ErrorCode] | ErrorCode
+        try:
+            answer = verified(self.transactions.get(transactional_id), producer, partitions)
+        except RefusedError as refusal:
+            answer = refusal.code
+        self._effects.answers.append((asker, answer))
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: NamedProducer,
+        *,
+        is_commit: bool,
+        client_version: int,
+        asker: Asker,
+        now: Instant,
+    ) -> None:
+        """Commit or abort; the answer is a code, or the NamedProducer of the next transaction."""
+        transaction = self.transactions.get(transactional_id)
+        try:
+            facts = decide_end(
+                transaction,
+                producer,
+                is_commit=is_commit,
+                client_version=client_version,
+                take_id=self._take_id,
+                now_ms=now.wall_ms,
+            )
+        except RefusedError as refusal:
+            self._effects.answers.append((asker, refusal.code))
+            return
+        assert transaction is not None
+        if facts is None:
+            again = NamedProducer(transaction.facts.producer_id, transaction.facts.producer_epoch)
+            self._effects.answers.append((asker, again))
+        else:
+            self._write(transaction, facts, asker, NamedProducer(*facts.identity_after_end))
+
+    # ---- time
+
+    def abort_timed_out(self, now: Instant) -> Iterator[None]:
+        """Abort what has been open for longer than its producer allowed, in steps."""
+        for at, transaction in enumerate(list(self.transactions.values())):
+            if is_timed_out(transaction, now.wall_ms):
+                try:
+                    facts = decide_fence(
+                        transaction,
+                        server_version=self._server_version(),
+                        take_id=self._take_id,
+                        now_ms=now.wall_ms,
+                    )
+                except RefusedError:
+                    continue  # no producer id is at hand: the next check finds it again
+                logger.info(
+                    "%s is aborted: its transaction was open for longer than %d ms",
+                    transaction.transactional_id,
+                    facts.timeout_ms,
+                )
+                self._write(transaction, facts, None, None)
+            if at % LOOKED_AT_PER_STEP == 0:
+                yield
+
+    def expire(self, now: Instant) -> Iterator[None]:
+        """Forget transactional ids without a transaction for their expiration, in steps."""
+        oldest_ms = now.wall_ms - self._config.id_expiration_ms
+        expired = []
+        for at, transaction in enumerate(list(self.transactions.values())):
+            is_idle = transaction.facts.status in IDLE and transaction.pending is None
+            if is_idle and transaction.facts.last_update_ms <= oldest_ms:
+                transaction.prepare_expiry()
+                expired.append(transaction)
+            if len(expired) == FORGOTTEN_PER_WRITE:
+                self._forget(expired)
+                expired = []
+            if at % LOOKED_AT_PER_STEP == 0:
+                yield
+        if expired:
+            self._forget(expired)
+
+    def _forget(self, expired: list[Transaction]) -> None:
+        def on_committed(now: Instant) -> None:
+            for transaction in expired:
+                del self.transactions[transaction.transactional_id]
+
+        def on_refused() -> None:
+            for transaction in expired:
+                transaction.give_up()
+
+        records = [state_record(transaction.transactional_id, None) for transaction in expired]
+        self._effects.writes.append(
+            StateWrite(
+                records=records,
+                timeout_ms=UNANSWERED_TIMEOUT_MS,
+                on_committed=on_committed,
+                on_refused=on_refused,
+            )
+        )
+
+    # ---- writes, markers
+
+    def _write(
+        self, transaction: Transaction, facts: TransactionFacts, asker: Asker | None, answer: Any
+    ) -> None:
+        def on_committed(now: Instant) -> None:
+            transaction.apply(facts)
+            if facts.status in PREPARED:
+                self._send_markers(transaction, now)
+
+        def on_refused() -> None:
+            transaction.give_up()
+            if transaction.facts.producer_epoch == NO_PRODUCER_EPOCH:
+                del self.transactions[transaction.transactional_id]
+
+        self._effects.writes.append(
+            StateWrite(
+                records=[self._record(transaction, facts)],
+                timeout_ms=facts.timeout_ms,
+                on_committed=on_committed,
+                on_refused=on_refused,
+                asker=asker,
+                answer=answer,
+            )
+        )
+
+    def _record(self, transaction: Transaction, facts: TransactionFacts) -> GroupRecord:
+        return state_record(transaction.transactional_id, facts, self._server_version())
+
+    def _send_markers(self, transaction: Transaction, now: Instant) -> None:
+        transaction.begin_completion()
+        facts = transaction.facts
+        if not facts.partitions:
+            self._complete(transaction, now)
+            return
+        self._effects.orders.append(
+            MarkerOrder(
+                transaction.transactional_id,
+                producer_id=facts.producer_id,
+                producer_epoch=facts.producer_epoch,
+                is_commit=facts.status is TransactionStatus.PREPARE_COMMIT,
+                transaction_version=facts.client_version,
+                partitions=facts.partitions,
+                state_partition=self._index,
+                coordinator_epoch=self._coordinator_epoch,
+            )
+        )
+
+    def on_marked(
+        self, order: MarkerOrder, partitions: Collection[TopicPartition], now: Instant
+    ) -> None:
+        """Note markers that are written; with the last of them the transaction is complete."""
+        transaction = self.transactions[order.transactional_id]
+        order.missing.difference_update(partitions)
+        transaction.remove_marked(partitions)
+        if not order.missing:
+            self._complete(transaction, now)
+
+    def _complete(self, transaction: Transaction, now: Instant) -> None:
+        facts = transaction.completed_facts(now.wall_ms)
+        self._effects.writes.append(
+            StateWrite(
+                records=[self._record(transaction, facts)],
+                timeout_ms=UNANSWERED_TIMEOUT_MS,
+                on_committed=lambda now: transaction.apply(facts),
+                # It stays pending: there is no other outcome.
+                on_refused=lambda: self._uncompleted.append(transaction),
+            )
+        )
+
+    @property
+    def uncompleted_count(self) -> int:
+        """Number of transactions whose completion the log did not take yet."""
+        return len(self._uncompleted)
+
+    def complete_again(self, now: Instant) -> None:
+        """Write once more what the log did not take."""
+        uncompleted, self._uncompleted = self._uncompleted, []
+        for transaction in uncompleted:
+            self._complete(transaction, now)
+
+    # ---- what is there
+
+    def described(self, transactional_id: str) -> TransactionFacts:
+        """Return what is known of a transactional id; TRANSACTIONAL_ID_NOT_FOUND if nothing is."""
+        transaction = self.transactions.get(transactional_id)
+        if (
+            transaction is None
+            or transaction.pending is TransactionStatus.DEAD
+            or transaction.facts.producer_epoch == NO_PRODUCER_EPOCH
+        ):
+            raise RefusedError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return transaction.facts
+
+    def open_count(self) -> int:
+        """Return how many transactions are open or being ended."""
+        return sum(
+            one.facts.start_ms != NO_START and one.facts.status not in IDLE
+            for one in self.transactions.values()
+        )

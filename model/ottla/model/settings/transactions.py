@@ -1,0 +1,78 @@
+"""How transactions are coordinated, and how their state is kept."""
+
+from dataclasses import dataclass
+
+from ottla.model.limits import MIB
+from ottla.model.settings.declare import SettingKind, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    """Settings of the transaction coordinator; all brokers should have the same."""
+
+    timeout_ms_max: int = setting(
+        900_000,
+        key="transaction.max.timeout.ms",
+        at_least=1,
+        doc="The longest timeout that a producer may ask for its transactions. Readers of "
+        "committed records wait so long for a transaction whose producer died.",
+    )
+    id_expiration_ms: int = setting(
+        7 * 24 * 3_600_000,
+        key="transactional.id.expiration.ms",
+        at_least=1,
+        doc="How long a transactional id is remembered after its last transaction.",
+    )
+    abort_check_interval_ms: int = setting(
+        10_000,
+        key="transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        at_least=1,
+        doc="How often open transactions are checked against their timeout.",
+    )
+    expiry_check_interval_ms: int = setting(
+        3_600_000,
+        key="transaction.remove.expired.transaction.cleanup.interval.ms",
+        at_least=1,
+        doc="How often transactional ids are checked against their expiration.",
+    )
+    is_two_phase_commit_enabled: bool = setting(
+        False,
+        key="transaction.two.phase.commit.enable",
+        has_no_effect_yet="transactions that another resource manager ends are refused",
+        no_effect_values=("true",),
+        doc="Whether producers may leave the end of their transactions to another resource "
+        "manager (KIP-939).",
+    )
+    state_log_replication_factor: int = setting(
+        3,
+        key="transaction.state.log.replication.factor",
+        kind=SettingKind.SHORT,
+        at_least=1,
+        doc="Replicas of the topic that holds the state of transactions.",
+    )
+    state_log_min_isr: int = setting(
+        2,
+        key="transaction.state.log.min.isr",
+        at_least=1,
+        doc="Replicas of the transaction state that must be in sync.",
+    )
+    state_log_num_partitions: int = setting(
+        50,
+        key="transaction.state.log.num.partitions",
+        at_least=1,
+        doc="Partitions of the topic that holds the state of transactions.",
+    )
+    state_log_segment_bytes: int = setting(
+        100 * MIB,
+        key="transaction.state.log.segment.bytes",
+        at_least=1,
+        doc="Size of a segment of the topic that holds the state of transactions.",
+    )
+    state_log_load_buffer_bytes: int = setting(
+        5 * MIB,
+        key="transaction.state.log.load.buffer.size",
+        at_least=1,
+        has_no_effect_yet="the state is read in parts of 64 KiB, so that other requests have "
+        "their turn",
+        doc="Bytes of the transaction state that are read at once when it is loaded.",
+    )
