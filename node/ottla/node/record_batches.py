@@ -21,7 +21,7 @@ SNAPSHOT_BATCH_BYTES = 1 << 20
 """Bytes of records in one batch of a snapshot: what the loop builds at once (a few ms)."""
 
 
-SLICE_RECORDS = 200
+SLICE_RECORDS = 100
 """Records folded at once, a few ms.  Less costs turns of the loop; more delays all else of it."""
 
 
