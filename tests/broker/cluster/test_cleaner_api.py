@@ -15,7 +15,7 @@ from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.steps import finished
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import CleanerConfig
@@ -23,6 +23,7 @@ from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.workbench import read_values
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.messages.clean_logs_request import CleanLogsRequest, TopicToClean
 from ottla.wire.messages.clean_logs_response import CleanLogsPartitionResult, CleanLogsResponse
@@ -59,15 +60,18 @@ class Operator:
         self._describe = DescribeCleanerApi(logs, now_ms)
         self._clean = CleanLogsApi(logs, now_ms)
 
-    async def add(self, at: TopicPartition, config: LogConfig = COMPACTED, count: int = 60) -> Log:
+    async def add(self, at: TopicPartition, config: LogConfig = COMPACTED) -> Log:
         """Make a log with values of four keys, all in the active segment."""
         log = await self.logs.create(at, UUID(int=1 + sum(map(ord, at.topic))), config)
-        for number in range(count):
-            batch = build_batch([(log.end_offset + 1, b"k%d" % (number % 4), b"v%d" % number)])
-            now_ms = TrioClock().wall_ms()
-            log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=now_ms)
-        log.update_high_watermark(log.end_offset)
+        for number in range(60):
+            self.append(log, b"k%d" % (number % 4), b"v%d" % number)
         return log
+
+    def append(self, log: Log, key: bytes | None, value: bytes) -> None:
+        batch = build_batch([(log.end_offset + 1, key, value)])
+        now_ms = TrioClock().wall_ms()
+        log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=now_ms)
+        log.update_high_watermark(log.end_offset)
 
     async def describe(self, *partitions: TopicPartition) -> DescribeCleanerResponse:
         topics = [CleanerTopicWanted(name=at.topic, partitions=[at.partition]) for at in partitions]
@@ -283,3 +287,25 @@ async def test_a_log_that_moves_between_directories_is_paused(autojump_clock: Mo
             assert (await operator.row(A0)).is_wanted
         await trio.sleep(ROUND_S)
         assert (await operator.row(A0)).first_dirty_offset == Offset(60)
+
+
+async def test_a_topic_that_becomes_compacted_loses_its_records_without_key(
+    autojump_clock: MockClock,
+) -> None:
+    async with operated() as operator:
+        log = await operator.add(A0, replace(COMPACTED, is_compacted=False))
+        for number in range(10):
+            operator.append(log, None, b"no key %d" % number)
+        operator.append(log, b"k0", b"last")
+        await log.roll(now_ms=0)
+        await trio.sleep(ROUND_S)
+        assert log.first_dirty_offset == 0
+
+        log.config = COMPACTED
+        await trio.sleep(ROUND_S)
+
+        assert read_values(log) == [(57, b"v57"), (58, b"v58"), (59, b"v59"), (70, b"last")]
+        assert operator.logs.cleaner.figures.keyless_record_count == 10
+        with pytest.raises(RefusedError, match="INVALID_RECORD"):
+            operator.append(log, None, b"no key")
+        assert log.end_offset == 71

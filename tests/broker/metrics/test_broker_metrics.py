@@ -12,6 +12,7 @@ from ottla.client import open_admin, open_producer
 from ottla.client.network.connection import open_connection
 from ottla.client.testing import ClusterUnderTest, import_cluster, open_test_cluster
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId, TopicPartition
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse
 from ottla.wire.messages.produce_request import (
@@ -23,6 +24,7 @@ from ottla.wire.messages.produce_response import ProduceResponse
 
 import_cluster()
 
+NODE = NodeId(1)
 TOPIC = "orders"
 VALUES = 100
 VALUE = b"x" * 1_000
@@ -232,3 +234,67 @@ async def test_flushes_that_acknowledgements_wait_for_are_timed(cluster: Cluster
 
     count = "kafka_log_logflushstats_logflushrateandtimems_count"
     assert sum(each.value(count) for each in scrapes) == 1
+
+
+async def compacted(cluster: ClusterUnderTest) -> int:
+    """Compact a topic on broker 1, whose cleaner then fails another; return bytes read."""
+    topic, other = TopicPartition("states", 0), TopicPartition("others", 0)
+    async with open_admin(cluster.bootstrap) as admin:
+        for name in ("states", "others"):
+            settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
+            await admin.create_topic(name, replication_factor=2, configs=settings)
+    async with open_producer(cluster.bootstrap) as producer:
+        for name in ("states", "others"):
+            for _ in range(VALUES):
+                await producer.send(name, VALUE, key=b"k")
+    async with open_admin(cluster.bootstrap) as admin:
+        with trio.fail_after(30):
+            while (await admin.clean_logs(NODE, [topic, other]))[topic].note is not None:
+                await trio.sleep(0.05)
+            while True:
+                found = (await admin.describe_cleaner(NODE, [topic, other])).logs
+                if found[topic].last is not None and found[other].last is not None:
+                    return found[topic].last.read_bytes + found[other].last.read_bytes
+                await trio.sleep(0.05)
+
+
+async def test_the_log_cleaner_shows_what_it_does_and_what_it_leaves(
+    cluster: ClusterUnderTest,
+) -> None:
+    read_bytes = await compacted(cluster)
+    broker = cluster.brokers[NODE]
+    cleaner = broker.logs.cleaner
+    # The second log is dirty again when its cleaning is given up, and a worker has died.
+    async with open_producer(cluster.bootstrap) as producer:
+        await (await producer.send("others", VALUE, key=b"k"))
+    log = broker.logs.get(TopicPartition("others", 0))
+    await log.roll(now_ms=0)
+    reason = "a batch is damaged"
+    cleaner.manager.on_failed(TopicPartition("others", 0), reason, now_ms=0, is_final=True)
+    cleaner.runner.died_count += 1
+    found = await scrape(broker)
+
+    assert found.value("ottla_log_cleaner_cleanings_total") == 2
+    assert found.value("ottla_log_cleaner_failures_total") == 0
+    assert found.value("ottla_log_cleaner_read_bytes_total") == read_bytes
+    written = found.value("ottla_log_cleaner_written_bytes_total")
+    assert 0 < written < read_bytes
+    recopied = found.value("kafka_log_logcleaner_cleaner_recopy_percent")
+    assert recopied == int(100 * written / read_bytes)
+    assert found.value("ottla_log_cleaner_keyless_records_total") == 0
+    assert found.value("kafka_log_logcleaner_deadthreadcount") == 1
+    assert 0 <= found.value("kafka_log_logcleaner_max_clean_time_secs") <= 60
+    assert found.value("kafka_log_logcleaner_max_compaction_delay_secs") == 0
+    used = found.value("kafka_log_logcleaner_max_buffer_utilization_percent")
+    assert 0 <= used <= 100
+    assert 0 <= found.value("kafka_log_logcleanermanager_time_since_last_run_ms") < 60_000
+    assert 0 <= found.value("kafka_log_logcleanermanager_max_dirty_percent") <= 100
+    (directory,) = broker.config.log_dirs
+    count = found.value(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count", logDirectory=directory
+    )
+    assert count == 1
+    uncleanable = found.value(
+        "kafka_log_logcleanermanager_uncleanable_bytes", logDirectory=directory
+    )
+    assert uncleanable > len(VALUE)

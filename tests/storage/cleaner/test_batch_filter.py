@@ -18,6 +18,8 @@ from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.records import scan
 
+pytestmark = pytest.mark.usefixtures("form")
+
 RETENTION_MS = 1_000
 CONFIG = LogConfig(segment_bytes=10_000, index_interval_bytes=100)
 

@@ -31,6 +31,8 @@ from ottla.storage.verification import UNGUARDED
 from ottla.storage.workbench import read_values
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
+pytestmark = pytest.mark.usefixtures("form")
+
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 TOPIC_ID, OTHER_ID = UUID(int=1000), UUID(int=1001)
 COMPACTED = LogConfig(
@@ -286,6 +288,68 @@ async def test_a_full_disk_leaves_the_old_segments_and_the_log_is_cleaned_later(
         await trio.sleep(120)
         assert len(read_values(log)) < 30
         assert logs.cleaner.manager.failure_of(A0) is None
+
+
+async def test_damage_in_what_was_cleaned_before_is_named_and_nothing_is_touched(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await filled(logs)
+        await one_round()
+        damaged = log.segments[0]
+        assert damaged.base_offset < log.first_dirty_offset
+        byte = damaged.file.pread(40, 1)
+        damaged.file.pwrite(40, [bytes([byte[0] ^ 1])])
+        for number in range(60):
+            append(log, b"k%d" % (number % 4), b"later")
+        await log.flush(log.unflushed_roll_offset)
+        first_dirty = log.first_dirty_offset
+        files = {name: await disk.read_file(f"/one/a-0/{name}") for name in await log_files(disk)}
+
+        await one_round()
+
+        reason = logs.cleaner.manager.set_aside[A0]
+        assert f"/one/a-0/{file_name(damaged.base_offset, LOG)}: position 0" in reason
+        assert {
+            name: await disk.read_file(f"/one/a-0/{name}") for name in await log_files(disk)
+        } == files
+        assert log.first_dirty_offset == first_dirty
+        ((partition, dirty_bytes),) = logs.cleaner.uncleanable()
+        assert (partition, dirty_bytes > 0) == (A0, True)
+
+
+async def log_files(disk: SimulatedDisk) -> list[str]:
+    return sorted(name for name in await disk.listdir("/one/a-0") if LOG in name)
+
+
+async def test_a_disk_that_is_full_in_the_middle_keeps_what_was_swapped_in_and_the_rest_as_it_was(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await filled(logs)
+        before, third = last_values(log), log.segments[2]
+        size, sizes = log.segments[0].size_bytes, [each.size_bytes for each in log.segments[2:]]
+        name = file_name(third.base_offset, LOG)
+        disk.fail(DiskOperation.WRITE, errno.ENOSPC, path_part=f"{name}.cleaned", times=99)
+
+        await one_round()
+
+        failure = logs.cleaner.manager.failure_of(A0)
+        assert failure is not None
+        assert failure.retry_at_ms is not None
+        assert log.segments[0].size_bytes < size
+        assert [
+            each.size_bytes for each in log.segments if each.base_offset >= third.base_offset
+        ] == sizes
+        assert last_values(log) == before
+        assert log.first_dirty_offset == 0
+        assert not [each for each in await disk.listdir("/one/a-0") if ".cleaned" in each]
+        disk.heal()
+        await trio.sleep(120)
+        assert last_values(log) == before
+        assert len(read_values(log)) < 30
 
 
 async def test_a_disk_that_fails_while_a_log_is_cleaned_takes_its_directory_offline(

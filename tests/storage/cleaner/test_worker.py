@@ -33,6 +33,8 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.workbench import NOW_MS, Workbench, append
 from ottla.wire.batch_builder import build_batch
 
+pytestmark = pytest.mark.usefixtures("form")
+
 WAIT_S = 60
 
 
@@ -108,6 +110,12 @@ async def test_a_worker_does_what_a_cleaning_in_place_does(bench: Workbench) -> 
         log.update_high_watermark(log.end_offset)
         say(process, task_line(task_of(log, first_dirty_offset=done.clean_to, now_ms=NOW_MS)))
         assert isinstance(hear(process), CleanedGroup)
+
+
+def test_a_worker_works_in_the_form_that_the_test_names(form: str) -> None:
+    script = "from importlib.util import find_spec; print(find_spec('numpy') is None)"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert found.stdout.decode().strip() == str(form == "plain")
 
 
 async def test_a_worker_asks_before_it_goes_on_and_stops_when_told(bench: Workbench) -> None:
