@@ -6,7 +6,7 @@ Handlers are registered in two steps, because the listener opens before the logs
 first the APIs that a broker answers at any time, then, when it serves, the rest.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -26,7 +26,6 @@ from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
 from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
-from ottla.broker.logs.producer_ids import Block
 from ottla.broker.logs.replica_apis import REPLICA_API_KEYS
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
@@ -36,6 +35,11 @@ from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_manager import DiskWork, Fetchers, ReplicaLogs, ReplicaManager
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
+from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
+from ottla.broker.transactions.transaction_routes import (
+    TRANSACTION_API_KEYS,
+    register_transaction_apis,
+)
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.ids import TopicIdPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC
@@ -48,6 +52,7 @@ BROKER_API_KEYS = (
     | DATA_API_KEYS
     | GROUP_API_KEYS
     | REPLICA_API_KEYS
+    | TRANSACTION_API_KEYS
     | {FIND_COORDINATOR, WRITE_TXN_MARKERS}
 )
 """APIs that every broker serves; client telemetry comes on top where it is enabled."""
@@ -89,9 +94,7 @@ class BrokerCore:
         self.metadata: MetadataCache
         self.data: DataApis
 
-    def open_replicas(
-        self, ports: ReplicaPorts, allocate_producer_ids: Callable[[], Awaitable[Block]]
-    ) -> None:
+    def open_replicas(self, ports: ReplicaPorts) -> None:
         """Put the replicas and their handlers on top of what acts for them."""
         self.replicas = ReplicaManager(
             self.config,
@@ -114,7 +117,6 @@ class BrokerCore:
             clock=self._clock,
             sessions=self.sessions,
             fetch_bytes_max=self.config.fetch_bytes_max,
-            allocate_producer_ids=allocate_producer_ids,
             bring_in=ports.bring_in,
             traffic=self.traffic,
             times=self.dispatcher.times,
@@ -139,9 +141,11 @@ class BrokerCore:
         cluster_id: str,
         controller: ControllerDoor,
         coordinator: CoordinatorDoor,
+        transactions: TransactionDoor,
+        producer_ids: ProducerIdSupply,
         followed: Callable[[], MetadataImage],
     ) -> None:
-        """Serve clients; `followed` returns the image that the group coordinator has followed."""
+        """Serve clients; `followed` returns the image that both coordinators have followed."""
         register_metadata_apis(
             self.dispatcher,
             config=self.config,
@@ -166,6 +170,13 @@ class BrokerCore:
             config=self.config.groups,
             coordinator=coordinator,
             metadata=self.metadata,
+        )
+        register_transaction_apis(
+            self.dispatcher,
+            coordinator=transactions,
+            ids=producer_ids,
+            image=lambda: self.metadata.image,
+            wall_ms=self._clock.wall_ms,
         )
 
 

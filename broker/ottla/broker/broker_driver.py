@@ -37,8 +37,12 @@ from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_driver import IsrDriver
 from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.broker.replicas.log_work_driver import LogWork
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS
+from ottla.broker.transactions.marker_driver import MarkerSender
+from ottla.broker.transactions.producer_id_stock_driver import ProducerIdStock
+from ottla.broker.transactions.transaction_driver import TransactionCoordinator
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.background_driver import keep_running
@@ -150,6 +154,9 @@ class Broker:
         self._log_work = LogWork(self.errors)
         self._read_aheads = ReadAheads(disk, self.errors)
         self._groups = self._new_group_coordinator()
+        self._producer_ids = ProducerIdStock(self._allocate_producer_ids)
+        self._transactions = self._new_transaction_coordinator()
+        self._markers = self._new_marker_sender()
         self._open_replicas()
         self.telemetry = ClientTelemetry(config, clock=clock, rng=rng, errors=self.errors)
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
@@ -170,10 +177,10 @@ class Broker:
             on_flush_due=self._flusher.request,
             on_isr_due=self._isr.note,
             on_placed=self._assignments.report,
-            on_led=self._groups.on_led,
+            on_led=self._on_led,
             bring_in=self._read_aheads.bring_in,
         )
-        self.core.open_replicas(ports, self._allocate_producer_ids)
+        self.core.open_replicas(ports)
         self._replicas = self.core.replicas
         self.metadata = self.core.metadata
 
@@ -187,6 +194,28 @@ class Broker:
             rng=self._rng,
             errors=self.errors,
         )
+
+    def _new_transaction_coordinator(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            self.config.transactions,
+            local_id=self.config.node_id,
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            ids=self._producer_ids,
+            errors=self.errors,
+        )
+
+    def _new_marker_sender(self) -> MarkerSender:
+        coordinator = self._transactions
+        sender = MarkerSender(self.config, on_marked=coordinator.on_marked, errors=self.errors)
+        coordinator.send_markers = sender.send
+        coordinator.cancel_markers = sender.cancel
+        return sender
+
+    def _on_led(self, partition: Partition) -> None:
+        self._groups.on_led(partition)
+        self._transactions.on_led(partition)
 
     def _new_own_telemetry(self) -> BrokerTelemetry:
         parts = BrokerParts(
@@ -249,6 +278,8 @@ class Broker:
                 ("retries of logs", self._retry_logs),
                 ("in-sync replicas", self._isr_driver.run),
                 ("group coordinator", self._groups.run),
+                ("transaction coordinator", self._transactions.run),
+                ("transaction markers", self._markers.run),
                 ("client telemetry", self.telemetry.run),
             ):
                 nursery.start_soon(keep_running, name, work, self.errors)
@@ -294,6 +325,8 @@ class Broker:
         for publisher in (
             self._replicas,
             self._groups,
+            self._markers,
+            self._transactions,
             self.telemetry,
             ImageWatch(self.purgatory),
             readiness,
@@ -344,6 +377,8 @@ class Broker:
                     lambda: self.server.metrics,
                     self.lifecycle.metrics,
                     self._groups.metrics,
+                    self._transactions.metrics,
+                    self._markers.metrics,
                     self.telemetry.metrics,
                     self._metrics,
                 ),
@@ -357,7 +392,9 @@ class Broker:
             cluster_id=self.cluster_id,
             controller=self.controller,
             coordinator=self._groups,
-            followed=lambda: self._groups.image,
+            transactions=self._transactions,
+            producer_ids=self._producer_ids,
+            followed=lambda: self._transactions.image,
         )
         self._register_own_requests()
         register_replica_apis(self.dispatcher, table=self.table, logs=self.logs)
@@ -402,6 +439,8 @@ class Broker:
             yield f"{at} is not compacted before 'ottla cleaner retry' or a restart: {reason}"
         yield from self._fetchers.problems()
         yield from self._groups.problems()
+        yield from self._transactions.problems()
+        yield from self._markers.problems()
         yield from self.member.problems
 
     def _metrics(self) -> dict[str, float]:

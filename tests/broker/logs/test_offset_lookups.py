@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
+"""ListOffsets and OffsetForLeaderEpoch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,14 +7,11 @@ import pytest
 
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi
-from ottla.broker.logs.producer_ids import Block, ProducerIdsApi
 from ottla.broker.network.steps import STEP_COST, finished
 from ottla.broker.replicas.partition import Partition
-from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import ProducerId
+from ottla.model.errors import ErrorCode
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode, encode
-from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -158,49 +155,6 @@ async def test_epochs_tell_where_they_ended(world: World) -> None:
         (-1, -1),
         (1, 0),
     ]
-
-
-class Blocks:
-    """A controller that gives blocks of two ids, and fails when told to."""
-
-    def __init__(self) -> None:
-        self.next_id = 0
-        self.is_down = False
-
-    async def allocate(self) -> Block:
-        if self.is_down:
-            raise RefusedError(ErrorCode.REQUEST_TIMED_OUT)
-        self.next_id += 2
-        return ProducerId(self.next_id - 2), 2
-
-
-async def init_producer(
-    world: World, api: ProducerIdsApi, transactional_id: str | None = None
-) -> tuple[int, int]:
-    request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=60_000
-    )
-    result = api.handle(world.call(22, 5).context, request)
-    response = await finished(result)
-    return response.error_code, response.producer_id
-
-
-async def test_producer_ids_come_from_blocks_and_never_twice(world: World) -> None:
-    api = ProducerIdsApi(allocate=Blocks().allocate)
-    assert [await init_producer(world, api) for _ in range(5)] == [(0, one) for one in range(5)]
-
-
-async def test_without_a_controller_the_client_is_told_to_ask_again(world: World) -> None:
-    blocks = Blocks()
-    blocks.is_down = True
-    code, producer_id = await init_producer(world, ProducerIdsApi(allocate=blocks.allocate))
-    assert (code, producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
-
-
-async def test_transactional_producers_are_refused_for_good(world: World) -> None:
-    api = ProducerIdsApi(allocate=Blocks().allocate)
-    code, _ = await init_producer(world, api, transactional_id="x")
-    assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def test_partitions_that_are_not_here_are_refused_without_waiting_for_a_look_up(

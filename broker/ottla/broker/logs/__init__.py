@@ -11,7 +11,7 @@ fetch_session.py           fetch sessions (KIP-227)
 list_offsets.py            ListOffsets
 leader_epochs.py           OffsetForLeaderEpoch
 delete_records.py          DeleteRecords
-producer_ids.py            InitProducerId
+producer_ids.py            producer ids, from blocks
 transactions.py            the refusal of transactions
 write_txn_markers.py       WriteTxnMarkers: the ends of transactions
 leader_hints.py            the current leader, in the answer to a request sent elsewhere (KIP-951)

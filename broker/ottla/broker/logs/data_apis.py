@@ -1,7 +1,5 @@
 """The APIs of clients that work on this broker's own partitions.  Pure."""
 
-from collections.abc import Awaitable, Callable
-
 from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.delete_records import DeleteRecordsApi
 from ottla.broker.logs.fetch import FetchApi
@@ -9,7 +7,6 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi
 from ottla.broker.logs.produce import ProduceApi
-from ottla.broker.logs.producer_ids import Block, ProducerIdsApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
@@ -19,15 +16,12 @@ from ottla.model.seams import Clock
 from ottla.wire.apis import (
     DELETE_RECORDS,
     FETCH,
-    INIT_PRODUCER_ID,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
 
-DATA_API_KEYS = frozenset(
-    (PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH)
-)
+DATA_API_KEYS = frozenset((PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH))
 """What `DataApis` serves."""
 
 
@@ -42,7 +36,6 @@ class DataApis:
         clock: Clock,
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
-        allocate_producer_ids: Callable[[], Awaitable[Block]],
         bring_in: BringIn,
         traffic: BrokerTraffic,
         times: RequestTimes,
@@ -65,7 +58,6 @@ class DataApis:
         self.list_offsets = ListOffsetsApi(table=table)
         self.delete_records = DeleteRecordsApi(table=table, purgatory=purgatory)
         self.leader_epochs = LeaderEpochsApi(table=table)
-        self.producer_ids = ProducerIdsApi(allocate=allocate_producer_ids)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Serve them."""
@@ -75,4 +67,3 @@ class DataApis:
         dispatcher.register(LIST_OFFSETS, self.list_offsets.handle)
         dispatcher.register(DELETE_RECORDS, self.delete_records.handle)
         dispatcher.register(OFFSET_FOR_LEADER_EPOCH, self.leader_epochs.handle)
-        dispatcher.register(INIT_PRODUCER_ID, self.producer_ids.handle)

@@ -1,18 +1,9 @@
-"""InitProducerId: hands out producer ids from blocks that the controller allocates (KIP-730).
+"""Producer ids, given from blocks that the controller allocates (KIP-730).  Pure.
 
-Pure; the block comes in through `allocate`.  Ids are given once: a block that is not used up when
-the broker dies is lost, and nobody minds.
+Ids are given once: a block that is not used up when the broker dies is lost, and nobody minds.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
-
-from ottla.broker.logs.transactions import refusal_of_transactions
-from ottla.broker.network.dispatch import RequestContext
-from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ProducerId
-from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
-from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 Block = tuple[ProducerId, int]
 """The first id of a block, and how many it holds."""
@@ -45,44 +36,3 @@ class ProducerIds:
         assert count > 0
         assert first >= self._end, "the controller never gives an id twice"
         self._next, self._end = first, first + count
-
-
-class ProducerIdsApi:
-    """Serves InitProducerId 0-5 for idempotent producers; transactions come later."""
-
-    def __init__(self, *, allocate: Callable[[], Awaitable[Block]]) -> None:
-        """`allocate` asks the controller for a block; RefusedError when that fails."""
-        self._allocate = allocate
-        self._ids = ProducerIds()
-
-    def handle(
-        self, context: RequestContext, request: InitProducerIdRequest
-    ) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
-        """Answer from the block at hand, else fetch the next one first."""
-        if request.transactional_id is not None:
-            code = (
-                refusal_of_transactions().code
-                if request.transactional_id
-                else ErrorCode.INVALID_REQUEST
-            )
-            return InitProducerIdResponse(error_code=code, producer_epoch=-1)
-        producer_id = self._ids.take()
-        if producer_id is None:
-            return self._from_next_block()
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-    async def _from_next_block(self) -> InitProducerIdResponse:
-        try:
-            block = await self._allocate()
-        except RefusedError:
-            # Kafka's word for "ask again soon": every client retries it.
-            return InitProducerIdResponse(
-                error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1
-            )
-        producer_id = self._ids.take()
-        if producer_id is None:
-            self._ids.add_block(block)
-            producer_id = self._ids.take()
-        # Else another request's block came first, and this one is given up.
-        assert producer_id is not None
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -21,7 +21,7 @@ class ProducerIdSupply(Protocol):
         ...
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when an id is at hand, or none came in time."""
+        """Return when an id is at hand, or none came."""
         ...
 
 

@@ -25,7 +25,7 @@ class ProducerIdStock:
         self._next: Block | None = None
         self._block_count = 0
         self._is_low = trio.Event()
-        self._has_some = trio.Event()
+        self._has_news = trio.Event()
 
     @property
     def has_some(self) -> bool:
@@ -46,11 +46,11 @@ class ProducerIdStock:
         return taken
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when an id is at hand, or none came in time."""
+        """Return when an id is at hand, or none came."""
         if not self.has_some:
             self._is_low.set()
             with trio.move_on_after(timeout_s):
-                await self._has_some.wait()
+                await self._has_news.wait()
 
     async def run(self) -> None:
         """Fetch blocks when they are due, until cancelled."""
@@ -59,8 +59,12 @@ class ProducerIdStock:
             try:
                 self._next = await self._allocate()
             except RefusedError:
+                self._tell_waiting()
                 await trio.sleep(RETRY_S)
                 continue
             self._is_low = trio.Event()
-            self._has_some.set()
-            self._has_some = trio.Event()
+            self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        news, self._has_news = self._has_news, trio.Event()
+        news.set()

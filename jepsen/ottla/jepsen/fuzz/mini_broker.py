@@ -18,7 +18,6 @@ from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
-from ottla.broker.logs.producer_ids import Block
 from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.network.connection import ConnectionLimits, Pending
@@ -29,6 +28,8 @@ from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart, run_through
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.transactions.transaction_driver import TRANSACTIONAL_ID_CHARS_MAX
+from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.world.disk import SimulatedDisk, brought_in
 from ottla.jepsen.world.noted_errors import NotedErrors
@@ -37,7 +38,7 @@ from ottla.jepsen.world.walk.now import AtOnceWork
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
+from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
 from ottla.model.limits import KIB
 from ottla.model.run_now import run_now
 from ottla.model.settings.broker import BrokerConfig
@@ -153,6 +154,71 @@ class OneShard:
         return self._shard
 
     def shards(self) -> Iterator[GroupShard]:
+        """Yield the one there is."""
+        yield self._shard
+
+
+class EndlessIds:
+    """Producer ids, as many as are asked for."""
+
+    has_some = True
+
+    def __init__(self) -> None:
+        self._given_count = 0
+
+    def take(self) -> ProducerId:
+        """Return the next one."""
+        self._given_count += 1
+        return ProducerId(self._given_count)
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return: there are some."""
+
+
+class OneTransactionShard:
+    """The coordinator of all transactions: one shard, whose steps are committed at once."""
+
+    is_loading = False
+
+    def __init__(self) -> None:
+        self._shard = TransactionShard(
+            CONFIG.transactions,
+            index=0,
+            coordinator_epoch=Epoch(0),
+            take_id=EndlessIds().take,
+            server_version=lambda: 2,
+        )
+
+    def perform(
+        self,
+        transactional_id: str,
+        asker: Asker,
+        action: Callable[[TransactionShard, Instant], None],
+    ) -> None:
+        """Do it, and what follows from it; every partition has its marker at once."""
+        now = Instant(NOW_MS, WALL_MS)
+        if not transactional_id or len(transactional_id) > TRANSACTIONAL_ID_CHARS_MAX:
+            asker(ErrorCode.INVALID_REQUEST)
+            return
+        action(self._shard, now)
+        while True:
+            effects = self._shard.take_effects()
+            if not (effects.writes or effects.answers or effects.orders):
+                break
+            for write in effects.writes:
+                write.on_committed(now)
+                if write.asker is not None:
+                    write.asker(write.answer)
+            for order in effects.orders:
+                self._shard.on_marked(order, frozenset(order.missing), now)
+            for each, answer in effects.answers:
+                each(answer)
+
+    def shard_of(self, transactional_id: str) -> TransactionShard:
+        """Return the one there is."""
+        return self._shard
+
+    def shards(self) -> Iterator[TransactionShard]:
         """Yield the one there is."""
         yield self._shard
 
@@ -303,7 +369,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
             on_led=lambda partition: None,
             bring_in=brought_in,
         )
-        self.core.open_replicas(ports, _block)
+        self.core.open_replicas(ports)
         image = cluster().image
         delta = MetadataDelta.between(EMPTY, image)
         run_now(self.core.metadata.publish(delta, image))
@@ -323,6 +389,8 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
             cluster_id="fuzz",
             controller=AtOnce(),
             coordinator=OneShard(),
+            transactions=OneTransactionShard(),
+            producer_ids=EndlessIds(),
             followed=lambda: image,
         )
         clients = ClientInstances(fresh_id=rng.uuid, payload_bytes_max=FRAME_BYTES_MAX)
@@ -436,10 +504,6 @@ def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Do
     pending = PendingPush(1, labels, codec, payload, WALL_MS, done, wants_shape=True)
     (taken,) = Worker(wants_points=True).take_in([pending])
     done(taken.error)
-
-
-async def _block() -> Block:
-    return ProducerId(1_000), 1_000
 
 
 def id_of(name: str) -> UUID:

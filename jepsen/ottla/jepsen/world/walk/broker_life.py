@@ -139,7 +139,6 @@ class BrokerLife:
         )
         self.purgatory = self.core.purgatory
         self.table = self.core.table
-        unused: Any = None
         self.keeper = IsrKeeper(self.table, machine.config, lambda: epoch)
         ports = ReplicaPorts(
             logs=machine,
@@ -151,7 +150,7 @@ class BrokerLife:
             on_led=lambda partition: None,
             bring_in=brought_in,
         )
-        self.core.open_replicas(ports, unused)
+        self.core.open_replicas(ports)
         self.replicas = self.core.replicas
         for index in machine.store.indexes():
             at = TopicPartition(machine.topic, index)
