@@ -15,6 +15,7 @@ from ottla.storage.disk import RealDisk
 from ottla.storage.files import OFFSET_INDEX, TIME_INDEX, file_name
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.validate import KEYLESS_NAMED_MAX, NEEDS_KEY, InvalidRecordsError
 from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
 from ottla.wire.batch import (
     HEADER,
@@ -131,6 +132,20 @@ async def test_a_compacted_topic_refuses_records_without_key(
     keyless = build_batch([(NOW_MS, b"k", b"v"), (NOW_MS, None, b"v")], codec=codec)
     config = LogConfig(is_compacted=True)
     assert await refusal(bench, config, keyless) == ErrorCode.INVALID_RECORD
+
+
+async def test_records_without_key_are_named_by_their_places(bench: Workbench) -> None:
+    log = await bench.open(LogConfig(is_compacted=True))
+    mixed = build_batch([(NOW_MS, None if number % 2 else b"k", b"v") for number in range(5)])
+    with pytest.raises(InvalidRecordsError) as refused:
+        append(log, mixed)
+    assert [index for index, _ in refused.value.record_errors] == [1, 3]
+    assert refused.value.message == f"{NEEDS_KEY}; 2 of the batch's 5 records have none"
+    many = build_batch([(NOW_MS, None, b"v")] * 1_000)
+    with pytest.raises(InvalidRecordsError) as refused:
+        append(log, many)
+    assert len(refused.value.record_errors) == KEYLESS_NAMED_MAX
+    assert log.end_offset == 0
 
 
 async def test_full_validation_looks_at_every_record(bench: Workbench) -> None:

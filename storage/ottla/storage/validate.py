@@ -7,6 +7,7 @@ the header is believed: a lie that nothing shows costs its own batch, never the 
 Refusals carry Kafka's codes.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import TypeAlias
 
@@ -54,6 +55,12 @@ what it takes unpacked."""
 
 UNPACKED_BYTES_MIN = 4 * MIB
 """What it may unpack to at least, where `max.message.bytes` is small."""
+
+NEEDS_KEY = "Compacted topic cannot accept message without key"
+
+KEYLESS_NAMED_MAX = 100
+"""Records without key that a refusal names.  Fewer leave a producer that fails each record with its
+reason without some, more let a small batch be answered with a large one."""
 
 RECORDS_INLINE, BYTES_INLINE = 500, 64 * KIB
 PACKED_RECORDS_INLINE, PACKED_BYTES_INLINE = 200, 4 * KIB
@@ -203,6 +210,14 @@ def accepted(
     return header, records, taken_bytes
 
 
+class InvalidRecordsError(RefusedError):
+    """Records that their topic must not have, each with its place in the batch (KIP-467)."""
+
+    def __init__(self, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+        self.record_errors = record_errors
+
+
 def is_costly(records: Records) -> bool:
     """Return whether to look at the batch's records takes longer than the loop may be held."""
     assert isinstance(records, memoryview | bytes | bytearray)
@@ -235,6 +250,7 @@ def check_records(
         latest = now_ms + config.message_timestamp_after_max_ms
     expected = header.base_offset
     max_timestamp = NO_TIMESTAMP
+    keyless: list[int] = []
     try:
         body = record_body(records, 0, header, unpacked_bytes_max(config))
         for offset, timestamp_ms, has_key in scan_body_as(_sight, body, header):
@@ -243,9 +259,7 @@ def check_records(
                     ErrorCode.INVALID_RECORD, f"Offset delta of record {expected} is wrong"
                 )
             if wants_key and not has_key:
-                raise RefusedError(
-                    ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key"
-                )
+                keyless.append(offset - header.base_offset)
             if latest >= 0 and not earliest <= timestamp_ms <= latest:
                 check_timestamp(timestamp_ms, config, now_ms=now_ms)
             expected = Offset(expected + 1)
@@ -255,6 +269,11 @@ def check_records(
         raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, error.where) from None
     except CorruptDataError as error:
         raise RefusedError(ErrorCode.INVALID_RECORD, error.where) from None
+    if keyless:
+        raise InvalidRecordsError(
+            f"{NEEDS_KEY}; {len(keyless)} of the batch's {header.record_count} records have none",
+            [(index, NEEDS_KEY) for index in keyless[:KEYLESS_NAMED_MAX]],
+        )
     return max_timestamp
 
 

@@ -252,9 +252,10 @@ async def compacted(cluster: ClusterUnderTest) -> int:
             while (await admin.clean_logs(NODE, [topic, other]))[topic].note is not None:
                 await trio.sleep(0.05)
             while True:
-                found = (await admin.describe_cleaner(NODE, [topic, other])).logs
-                if found[topic].last is not None and found[other].last is not None:
-                    return found[topic].last.read_bytes + found[other].last.read_bytes
+                found = await admin.describe_cleaner(NODE, [topic, other])
+                passes = [log.last for log in found.logs.values() if log.last is not None]
+                if len(passes) == 2:
+                    return sum(one.read_bytes for one in passes)
                 await trio.sleep(0.05)
 
 
