@@ -338,3 +338,15 @@ def test_only_what_is_set_in_vain_is_named_as_such() -> None:
         "log.cleaner.enable": "compacted topics are always compacted",
         "leader.replication.throttled.rate": "replication is not throttled",
     }
+
+
+@pytest.mark.parametrize(
+    "key", ["offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"]
+)
+def test_a_state_topic_is_given_no_segments_that_a_topic_may_not_have(key: str) -> None:
+    smallest = TOPIC_DEFINITIONS["segment.bytes"].at_least
+    assert smallest is not None
+
+    load_broker_config({**MINIMAL, key: str(int(smallest))})
+    with pytest.raises(ConfigError, match=key):
+        load_broker_config({**MINIMAL, key: str(int(smallest) - 1)})

@@ -86,7 +86,7 @@ class GroupConfig:
     offsets_topic_segment_bytes: int = setting(
         100 * MIB,
         key="offsets.topic.segment.bytes",
-        at_least=1,
+        at_least=MIB,
         doc="Size of a segment of the offsets topic. Smaller loads and compacts faster.",
     )
     rebalance_protocols: tuple[str, ...] = setting(

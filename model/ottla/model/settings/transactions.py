@@ -65,7 +65,7 @@ class TransactionConfig:
     state_log_segment_bytes: int = setting(
         100 * MIB,
         key="transaction.state.log.segment.bytes",
-        at_least=1,
+        at_least=MIB,
         doc="Size of a segment of the topic that holds the state of transactions.",
     )
     state_log_load_buffer_bytes: int = setting(
