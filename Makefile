@@ -35,7 +35,7 @@ soak:
 
 # Two runs on real processes under faults, with both clients: under two minutes with their verdicts.
 jepsen:
-	$(PYTHON) -m ottla.cli jepsen run --workload queue,offsets,list-offsets --nemesis kill \
+	$(PYTHON) -m ottla.cli jepsen run --workload queue,compacted,offsets,list-offsets --nemesis kill \
 	  --for 30s --min-ops $(MIN_OPS) --store $(STORE)
 	$(PYTHON) -m ottla.cli jepsen run --workload metadata,group,producer-ids --nemesis partition \
 	  --for 30s --min-ops $(MIN_OPS) --store $(STORE)

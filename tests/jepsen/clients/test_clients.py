@@ -11,7 +11,7 @@ import trio
 from confluent_kafka import KafkaError, KafkaException
 
 from ottla.client import Admin, open_admin
-from ottla.client.consumer import Consumer
+from ottla.client.consumer import Consumer, open_consumer
 from ottla.client.groups.committer import PendingCommit
 from ottla.client.testing import ClusterUnderTest
 from ottla.jepsen.clients import confluent, confluent_queue, own
@@ -30,7 +30,7 @@ from ottla.jepsen.workloads.load import (
     Op,
 )
 from ottla.jepsen.workloads.subscribers import CONSUMER
-from ottla.jepsen.workloads.table import WORKLOADS
+from ottla.jepsen.workloads.table import RECORD_KEYS, WORKLOADS
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
@@ -57,6 +57,25 @@ async def until_read(client: LoadClient) -> Completion:
             done = await client.invoke(Op("poll", [["poll"]]))
             if done.kind is not EventKind.OK or done.value[0][1]:
                 return done
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_compacted_topics_get_records_whose_keys_follow_from_their_values(
+    kind: str, ottla_cluster: ClusterUnderTest
+) -> None:
+    async with client_of(ottla_cluster, "compacted", kind) as client:
+        key = "t-compacted-q0-1"
+        for value in (7, RECORD_KEYS + 7):
+            assert (await client.invoke(Op("send", [["send", key, value]]))).kind is EventKind.OK
+    async with open_consumer(ottla_cluster.bootstrap) as consumer:
+        consumer.assign([TopicPartition("t-compacted-q0", 1)])
+        consumer.seek_to_beginning()
+        with trio.fail_after(TIMEOUT_S):
+            found = [(await anext(consumer)).key for _ in range(2)]
+        assert found == [b"7", b"7"]
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        configs = await admin.topic_configs("t-compacted-q0")
+        assert configs["cleanup.policy"].value == "compact"
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
@@ -392,7 +411,7 @@ async def test_what_may_be_sent_still_goes_with_its_producer(
     """librdkafka would number it again after another message's time out: nobody knows the copy."""
     kinds = iter([EventKind.OK, EventKind.FAIL, EventKind.INFO])
 
-    def send_one(producer: object, op: Op) -> Completion:
+    def send_one(producer: object, op: Op, record_key: None) -> Completion:
         return Completion(next(kinds), None)
 
     monkeypatch.setattr(confluent_queue, "send_one", send_one)

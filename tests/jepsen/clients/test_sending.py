@@ -43,7 +43,7 @@ class Sender:
     def __init__(self, taken: Report | Exception | None) -> None:
         self.taken = taken
 
-    async def send(self, topic: str, value: bytes, *, partition: int) -> Report:
+    async def send(self, topic: str, value: bytes, *, key: None, partition: int) -> Report:
         assert (topic, value, partition) == ("q0", b"7", 1)
         if self.taken is None:
             await trio.sleep_forever()
@@ -108,7 +108,13 @@ class Librdkafka:
         self.tell: Callable[..., None] = print
 
     def produce(
-        self, topic: str, value: bytes, partition: int, on_delivery: Callable[..., None]
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: None,
+        partition: int,
+        on_delivery: Callable[..., None],
     ) -> None:
         assert (topic, value, partition) == ("q0", b"7", 1)
         if self.is_full:

@@ -7,7 +7,7 @@ log_reading.py  what a queue history says of each log
 log_values.py   which records there are
 log_order.py    in which order they are sent and seen
 log_figures.py  how far consumers were behind, told beside the verdict
-compacted.py    what replicas of a compacted log must agree in
+compacted.py    what readers and replicas of a compacted log must agree in
 cycles.py       what nobody may have seen before it was done: G0 and G1c
 graph.py        what goes round in a graph of many nodes
 wgl.py          one order of concurrent calls that a sequential object allows

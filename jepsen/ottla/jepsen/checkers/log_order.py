@@ -8,7 +8,7 @@ one process's own, realtime-order another's, int-nonmonotonic-send within one op
 int-send-skip, a foreign record between two of one transaction, is Kafka's normal.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -68,11 +68,16 @@ def check_polls(reading: LogReading, findings: Findings) -> None:
         poll = polls.get(operation.invoke.index)
         if poll is not None:
             for key, records in poll.records.items():
-                _check_poll(reader, poll, reading.keys[key], records, findings)
+                _check_poll(reading, reader, poll, reading.keys[key], records, findings)
 
 
 def _check_poll(
-    reader: ProcessReader, poll: Poll, log: KeyLog, records: Records, findings: Findings
+    reading: LogReading,
+    reader: ProcessReader,
+    poll: Poll,
+    log: KeyLog,
+    records: Records,
+    findings: Findings,
 ) -> None:
     if not records:
         return
@@ -81,35 +86,42 @@ def _check_poll(
     before = reader.last.get(log.key)
     if before is not None:
         suffix = SUBSCRIBED if reader.is_subscribed else ""
-        _judge_step(log, before[0], offsets[0], (before[1], poll.operation), "", suffix, findings)
+        step = (before[0], offsets[0])
+        _judge_step(reading, log, step, (before[1], poll.operation), ("", suffix), findings)
     place = log.position[offsets[0]]
     # One comparison of whole lists says it for nearly every poll.
     if not is_rebalanced and log.polled[place : place + len(offsets)] != offsets:
         for earlier, later in pairwise(offsets):
-            _judge_step(log, earlier, later, (poll.operation,), "int-", "", findings)
+            step = (earlier, later)
+            _judge_step(reading, log, step, (poll.operation,), ("int-", ""), findings)
     reader.last[log.key] = (offsets[-1], poll.operation)
     if is_rebalanced:
         del reader.last[log.key]
 
 
 def _judge_step(
+    reading: LogReading,
     log: KeyLog,
-    earlier: int,
-    later: int,
-    operations: Iterable[Operation],
-    prefix: str,
-    suffix: str,
+    offsets: tuple[int, int],
+    operations: Sequence[Operation],
+    name_parts: tuple[str, str],
     findings: Findings,
 ) -> None:
+    earlier, later = offsets
+    prefix, suffix = name_parts
     step = log.position[later] - log.position[earlier]
     if step > 1:
-        findings.add(
-            f"{prefix}poll-skip{suffix}",
-            f"{log.key}: a consumer went from offset {earlier} to {later}, "
-            f"over {step - 1} that others were shown",
-            indexes(operations),
-            log.key,
-        )
+        skipped = log.polled[log.position[earlier] + 1 : log.position[later]]
+        ended = operations[-1].index
+        count = sum(not reading.is_superseded(log, log.values[at], ended) for at in skipped)
+        if count:
+            findings.add(
+                f"{prefix}poll-skip{suffix}",
+                f"{log.key}: a consumer went from offset {earlier} to {later}, "
+                f"over {count} that others were shown",
+                indexes(operations),
+                log.key,
+            )
     elif step < 1:
         findings.add(
             f"{prefix}nonmonotonic-poll{suffix}",

@@ -4,10 +4,12 @@ Pure.  Read once, then held to many rules.  A send promises something only when 
 with acks=all; with fewer acks it counts as one of which nobody knows whether it happened.
 """
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from ottla.jepsen.checkers.compacted import record_key_of
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import EventKind, History, Json, Operation
 
@@ -67,6 +69,8 @@ class KeyLog:
     """The offsets that any poll saw, ascending: this, without gaps, is the order to read."""
     position: dict[int, int] = field(default_factory=dict)
     """By polled offset: its place in that order."""
+    seen_of: dict[int, list[int]] = field(default_factory=dict)
+    """By record key: the offsets that any poll saw, ascending; only of a compacted log."""
 
     def offset_min(self, send: Send) -> int | None:
         """Return the lowest offset at which a record is known to lie."""
@@ -91,6 +95,9 @@ class LogReading:
         for log in self.keys.values():
             log.polled = sorted(log.values)
             log.position = {offset: place for place, offset in enumerate(log.polled)}
+            for offset in log.polled if facts.record_key_count else ():
+                record_key = record_key_of(log.values[offset], facts.record_key_count)
+                log.seen_of.setdefault(record_key, []).append(offset)
         for send in self.sends:
             if send.offset is not None and self.must_have_committed(send):
                 self._learn(self.keys[send.key], send.offset, send.value)
@@ -101,7 +108,7 @@ class LogReading:
     @staticmethod
     def of(history: History, facts: RunFacts) -> "LogReading":
         """Return the reading of a history, made once."""
-        key = (LogReading, facts.acks, facts.idempotent)
+        key = (LogReading, facts.acks, facts.idempotent, facts.record_key_count)
         if key not in history.readings:
             history.readings[key] = LogReading(history, facts)
         found = history.readings[key]
@@ -121,6 +128,27 @@ class LogReading:
             return False
         together = self.sends_of[send.operation.invoke.index] if send.is_transaction else [send]
         return any(other.value in self.keys[other.key].reads for other in together)
+
+    def is_superseded(self, log: KeyLog, value: Value, by: int | None = None) -> bool:
+        """Return whether compaction may have taken a value: a later one of its key was seen.
+
+        `by` is the index of an event before which that must have been sent.
+        """
+        if not self._facts.record_key_count:
+            return False
+        offsets = log.offsets.get(value)
+        latest = -1 if offsets is None else max(offsets)
+        seen = log.seen_of.get(record_key_of(value, self._facts.record_key_count), [])
+        for offset in seen[bisect_right(seen, latest) :]:
+            other = log.sends.get(log.values[offset])
+            if other is None or other.value == value:
+                continue
+            is_in_time = by is None or other.operation.invoke.index < by
+            # Where a value lies that nobody was told of, it lies behind what was sent before it.
+            is_behind = offsets is not None or other.operation.index > log.begun[value]
+            if is_in_time and is_behind:
+                return True
+        return False
 
     def _take(self, operation: Operation) -> None:
         told = operation.extra

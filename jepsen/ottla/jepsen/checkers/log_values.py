@@ -6,7 +6,8 @@ unseen: one that was acknowledged and is still not read when all final reads are
 tell whether it is lost or late.  G1a: a record was read whose send certainly failed.  phantom-read:
 nobody sent it.  precommitted-read: a transaction read what itself had sent.  torn-transaction: part
 of a transaction is there and part is not.  truncated-read: what a poll returned lies beyond the end
-that final reads found (it was shown before it was safe).
+that final reads found (it was shown before it was safe).  In a compacted log a value may be gone
+that a later one of its key was seen to supersede.
 """
 
 from ottla.jepsen.checkers.log_reading import KeyLog, LogReading, Poll, Send, Value, indexes
@@ -28,7 +29,10 @@ def check_values(reading: LogReading, findings: Findings) -> None:
         unseen = [
             send
             for send in log.sends.values()
-            if send.is_promised and send.value not in log.reads and send.value not in lost
+            if send.is_promised
+            and send.value not in log.reads
+            and send.value not in lost
+            and not reading.is_superseded(log, send.value)
         ]
         unseen_count += len(unseen)
         if has_final_reads:
@@ -114,7 +118,7 @@ def _check_nothing_lost(reading: LogReading, log: KeyLog, findings: Findings) ->
             is_passed = send.is_promised and send.operation.index < last_sent
         else:
             is_passed = max(offsets) <= bound
-        if is_passed:
+        if is_passed and not reading.is_superseded(log, value):
             lost.add(value)
             reader = log.reads.get(witness)
             findings.add(

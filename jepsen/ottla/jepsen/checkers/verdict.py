@@ -115,6 +115,8 @@ class RunFacts:
     server_errors: tuple[tuple[str, str], ...] = ()
     """(node, line) of every traceback or broken assertion in the servers' logs."""
     directory_checks: tuple[DirectoryCheck, ...] = ()
+    record_key_count: int = 0
+    """Of each log, which is compacted then; 0: records have no key, and none may go."""
     steps_max: int = 2_000_000
     """How far a search for a linear order goes for one key before it says "unknown"."""
 

@@ -6,6 +6,7 @@ from typing import Any
 from ottla.jepsen.clients.completions import failed, ok
 from ottla.jepsen.clients.confluent import ConfluentClient, settings
 from ottla.jepsen.clients.confluent_sending import create_topic, send_one
+from ottla.jepsen.clients.topics import record_key
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
@@ -101,7 +102,8 @@ class ConfluentQueueClient(ConfluentClient):
         self._next.clear()
 
     def _send(self, op: Op) -> Completion:
-        return send_one(self.producer(), op)
+        ((_, _, value),) = op.value
+        return send_one(self.producer(), op, record_key(self.plan, value))
 
     def _assign(self, op: Op) -> Completion:
         member = self.handles.pop("member", None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok, unknown
 from ottla.jepsen.clients.confluent import admin_module, library
-from ottla.jepsen.clients.topics import COPIES
+from ottla.jepsen.clients.topics import TopicMaker
 from ottla.jepsen.workloads.keys import PARTITION_COUNT, partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Op
 
@@ -17,7 +17,7 @@ NOT_TAKEN = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"
 """Errors of a record that was never sent."""
 
 
-def send_one(producer: Any, op: Op) -> Completion:
+def send_one(producer: Any, op: Op, record_key: bytes | None = None) -> Completion:
     """Do a `send` operation: produce, then poll until its report has come."""
     ((_, key, value),) = op.value
     topic, partition = partition_of(key)
@@ -26,6 +26,7 @@ def send_one(producer: Any, op: Op) -> Completion:
         producer.produce(
             topic,
             str(value).encode(),
+            key=record_key,
             partition=partition,
             on_delivery=lambda error, message: told.append((error, message)),
         )
@@ -46,12 +47,12 @@ def send_one(producer: Any, op: Op) -> Completion:
 
 def create_topic(admin: Any, op: Op, plan: LoadPlan) -> Completion:
     """Do a `create-topic` operation: it is made once, whoever tries again finds it there."""
-    copies = min(COPIES, plan.broker_count)
+    maker = TopicMaker(plan)
     topic = admin_module().NewTopic(
         op.value,
         num_partitions=PARTITION_COUNT,
-        replication_factor=copies,
-        config={"min.insync.replicas": str(max(1, copies - 1))},
+        replication_factor=maker.copies,
+        config=maker.configs,
     )
     try:
         admin.create_topics([topic], request_timeout=DEADLINE_S)[op.value].result()

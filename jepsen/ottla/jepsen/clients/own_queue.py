@@ -25,7 +25,7 @@ from ottla.jepsen.clients.own_sending import (
     send_one,
 )
 from ottla.jepsen.clients.renewable import Renewable
-from ottla.jepsen.clients.topics import TopicMaker, create_topic
+from ottla.jepsen.clients.topics import TopicMaker, create_topic, record_key
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
@@ -93,6 +93,7 @@ class OwnQueueClient(OwnClient):
         self._admin: Renewable[Admin] = Renewable(
             nursery, partial(open_admin, bootstrap, timeout_s=DEADLINE_S)
         )
+        self._plan = plan
         self._topics = TopicMaker(plan)
         self._is_member = False
         self._rebalanced: set[str] = set()
@@ -115,7 +116,8 @@ class OwnQueueClient(OwnClient):
         self._rebalanced.clear()
 
     async def _send(self, op: Op) -> Completion:
-        return await send_one(await self._producer.get(), op)
+        ((_, _, value),) = op.value
+        return await send_one(await self._producer.get(), op, record_key(self._plan, value))
 
     async def _assign(self, op: Op) -> Completion:
         await self._leave()

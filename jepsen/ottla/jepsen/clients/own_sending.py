@@ -28,14 +28,16 @@ def producer_config(*, idempotent: bool) -> ProducerConfig:
     )
 
 
-async def send_one(producer: Producer, op: Op) -> Completion:
+async def send_one(producer: Producer, op: Op, record_key: bytes | None = None) -> Completion:
     """Do a `send` operation."""
     ((_, key, value),) = op.value
     topic, partition = partition_of(key)
     delivery: Delivery | None = None
     with trio.move_on_after(DEADLINE_S):
         try:
-            delivery = await producer.send(topic, str(value).encode(), partition=partition)
+            delivery = await producer.send(
+                topic, str(value).encode(), key=record_key, partition=partition
+            )
             found = await delivery
             offset = None if found.offset < 0 else int(found.offset)
             return ok([["send", key, [offset, value]]])

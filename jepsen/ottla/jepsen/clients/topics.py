@@ -9,6 +9,7 @@ from ottla.client.groups.coordinator import open_coordinator
 from ottla.client.groups.group_offsets import fetch_offsets
 from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import open_cluster
+from ottla.jepsen.checkers.compacted import record_key_of
 from ottla.jepsen.clients.completions import TROUBLE, ok
 from ottla.jepsen.workloads.keys import PARTITION_COUNT
 from ottla.jepsen.workloads.load import Completion, LoadPlan, NewTopic, Op
@@ -19,21 +20,42 @@ READY_TIMEOUT_S = 60.0
 LOOK_AGAIN_S = 0.1
 
 
+COMPACTED_CONFIGS = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    # A segment ends with its index: after some fifty batches.
+    "index.interval.bytes": "0",
+    "segment.index.bytes": "400",
+    "segment.ms": "2000",
+}
+"""Of compacted topics: what a run writes is cleaned several times while it lasts."""
+
+
+def record_key(plan: LoadPlan, value: int) -> bytes | None:
+    """Return the key of the record that holds a value, None where records have none."""
+    if not plan.record_key_count:
+        return None
+    return b"%d" % record_key_of(value, plan.record_key_count)
+
+
 class TopicMaker:
     """Makes topics that survive the loss of any one broker."""
 
     def __init__(self, plan: LoadPlan) -> None:
-        self._copies = min(COPIES, plan.broker_count)
+        self.copies = min(COPIES, plan.broker_count)
         # With one less than there are, whatever was acknowledged is on another replica too.
-        self._configs = {"min.insync.replicas": str(max(1, self._copies - 1))}
+        self.configs = {
+            "min.insync.replicas": str(max(1, self.copies - 1)),
+            **(COMPACTED_CONFIGS if plan.record_key_count else {}),
+        }
 
     async def make(self, admin: Admin, name: str, partition_count: int = PARTITION_COUNT) -> None:
         """Make a topic; RefusedError or ConnectionLostError where that fails."""
         await admin.create_topic(
             name,
             partition_count=partition_count,
-            replication_factor=self._copies,
-            configs=self._configs,
+            replication_factor=self.copies,
+            configs=self.configs,
         )
 
 

@@ -29,6 +29,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     # Else a run's records all lie in one segment of each log, and nothing rolls while it is hurt.
     "log.roll.ms": "10000",
+    # And what is compacted is compacted again and again.
+    "log.cleaner.backoff.ms": "3000",
     # By default a member that is gone keeps its partitions for 45 s.
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",

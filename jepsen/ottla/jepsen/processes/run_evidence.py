@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from ottla.jepsen.checkers.compacted import COMPACTED, state_of
+from ottla.jepsen.checkers.compacted import differing_key, is_compacted
 from ottla.jepsen.checkers.verdict import DirectoryCheck
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
@@ -136,7 +136,7 @@ def _differences(logs: Mapping[str, Mapping[str, _Log]]) -> Iterator[tuple[str, 
     for name in sorted({name for found in logs.values() for name in found}):
         holders = [(node, found[name]) for node, found in logs.items() if name in found]
         for (first_node, first), (node, log) in combinations(holders, 2):
-            compare = _difference_of_states if name.startswith(COMPACTED) else _difference
+            compare = _difference_of_states if is_compacted(name) else _difference
             difference = compare(first, log)
             if difference is not None:
                 yield node, name, f"differs from {first_node} at {difference}"
@@ -162,11 +162,10 @@ def _difference(first: _Log, second: _Log) -> str | None:
 def _difference_of_states(first: _Log, second: _Log) -> str | None:
     """Return a key that replicas of a compacted log have other last values of, None for none."""
     end = min(first.high_watermark, second.high_watermark)
-    ours, theirs = state_of(first.batches, end), state_of(second.batches, end)
-    for key in sorted(ours.keys() | theirs.keys()):
-        if ours.get(key) != theirs.get(key):
-            return f"key {key!r} (high watermarks {first.high_watermark}, {second.high_watermark})"
-    return None
+    key = differing_key(first.batches, second.batches, end)
+    if key is None:
+        return None
+    return f"key {key!r} (high watermarks {first.high_watermark}, {second.high_watermark})"
 
 
 def _epoch_of(batch: bytes | None) -> int | None:

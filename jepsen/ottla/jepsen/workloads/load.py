@@ -56,6 +56,8 @@ class LoadPlan:
     kinds: tuple[str, ...] = (OWN,)
     """The client of each thread, one of CLIENTS."""
     idempotent: bool = True
+    record_key_count: int = 0
+    """Of each log of the queue workload, whose topics are compacted then; 0: records have none."""
     broker_count: int = 3
     """Found out when a workload is set up."""
 

@@ -9,6 +9,8 @@ Pure.  Operations:
 - `crash`: the client is torn down and made again; it is assigned nothing then;
 - `create-topic`, value `topic`.
 
+With record keys in the plan the topics are compacted, and a value's key follows from the value.
+
 An operation sends one value: without transactions several in one would be neither all nor nothing.
 Polls carry extra `mode` ("assign" or "subscribe") and, where the group gave or took any during the
 operation, `rebalanced`: [key, …].
@@ -17,6 +19,7 @@ operation, `rebalanced`: [key, …].
 from dataclasses import dataclass, field
 from random import Random
 
+from ottla.jepsen.checkers.compacted import COMPACTED_TOPIC
 from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.crashes import CRASH, Crashes
 from ottla.jepsen.workloads.final_reads import FinalReads
@@ -56,7 +59,8 @@ class QueueLoad:
     ops_per_s_max = OPS_PER_S_MAX
 
     def __init__(self, plan: LoadPlan, *, values_max: int = VALUES_MAX) -> None:
-        self._topics = Topics(plan.prefix, open_count=OPEN_TOPICS, values_max=values_max)
+        prefix = plan.prefix + (COMPACTED_TOPIC if plan.record_key_count else "")
+        self._topics = Topics(prefix, open_count=OPEN_TOPICS, values_max=values_max)
         self._model = OffsetModel()
         self._crashes = Crashes()
         self._readers = [QueueReader() for _ in plan.kinds]

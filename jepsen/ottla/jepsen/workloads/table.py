@@ -52,10 +52,16 @@ class WorkloadRow:
     """Makes a client of our own, of nursery, bootstrap, thread, note, plan."""
     confluent: Callable[..., Any]
     """Makes one of confluent-kafka, of bootstrap, thread, note, plan."""
+    record_key_count: int = 0
+    """As a plan has it."""
 
+
+RECORD_KEYS = 8
+"""Keys of a compacted log's records: few, so that most records are superseded within a run."""
 
 ROWS: Mapping[str, WorkloadRow] = {
     "queue": WorkloadRow(QueueLoad, OwnQueueClient, ConfluentQueueClient),
+    "compacted": WorkloadRow(QueueLoad, OwnQueueClient, ConfluentQueueClient, RECORD_KEYS),
     "offsets": WorkloadRow(OffsetsLoad, OwnOffsetsClient, ConfluentOffsetsClient),
     "group": WorkloadRow(GroupLoad, OwnGroupClient, ConfluentGroupClient),
     "metadata": WorkloadRow(MetadataLoad, OwnMetadataClient, ConfluentMetadataClient),
@@ -69,7 +75,7 @@ class Workload:
 
     def __init__(self, name: str, row: WorkloadRow, plan: LoadPlan) -> None:
         self.name = name
-        self.plan = plan
+        self.plan = plan = replace(plan, record_key_count=row.record_key_count)
         self._row = row
         self._generator = row.generator(plan)
         self._pace = ThreadPace(plan.thread_count, self._generator.ops_per_s_max)
@@ -86,7 +92,12 @@ class Workload:
 
     def facts(self) -> dict[str, Json]:
         """Return what checkers must know beside the history."""
-        return {"workload": self.name, "idempotent": self.plan.idempotent, "acks": "all"}
+        return {
+            "workload": self.name,
+            "idempotent": self.plan.idempotent,
+            "acks": "all",
+            "record_key_count": self.plan.record_key_count,
+        }
 
     async def set_up(self, bootstrap: str) -> None:
         """Make its first topics; RefusedError or ConnectionLostError where that fails.

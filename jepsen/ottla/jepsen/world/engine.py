@@ -132,6 +132,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "moves": "ottla.jepsen.world.whole.whole_cluster:MovesOfCluster",
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
         "compaction": "ottla.jepsen.world.whole.compaction:CompactionOfLogs",
+        "compacted": "ottla.jepsen.world.whole.whole_cluster:CompactedLogsOfCluster",
     },
 }
 """By engine and subject: where its class lies.  The first subject is the one meant by default."""

@@ -53,11 +53,12 @@ PLAN = (
     Part("walk", "log", 10),
     Part("walk", "log-failing", 3),
     Part("walk", "group", 7),
-    Part("whole", "cluster", 12),
+    Part("whole", "cluster", 9),
     Part("whole", "disks", 5),
     Part("whole", "names", 5),
     Part("whole", "moves", 7),
     Part("whole", "compaction", 4),
+    Part("whole", "compacted", 3),
 )
 """Most for what has broken most often."""
 

@@ -121,3 +121,46 @@ def test_a_record_that_was_given_up_may_be_there_or_not() -> None:
     history.on_final_read(AT, kept, end=3)
     history.on_final_read(AT, kept | {3: b"producer.1/3"}, end=4)
     assert history.broken is None
+
+
+@pytest.mark.parametrize(
+    ("left", "broken"),
+    [
+        ((0, 1, 2, 3), None),
+        ((2, 3), None),
+        ((1, 2, 3), None),
+        ((0, 1, 2), "NoAcknowledgedRecordLost"),
+        ((1, 3), "NoAcknowledgedRecordLost"),
+        ((), "NoAcknowledgedRecordLost"),
+    ],
+)
+def test_of_a_compacted_log_what_was_superseded_may_be_gone(
+    left: tuple[int, ...], broken: str | None
+) -> None:
+    history = ClientHistory(Trace(), record_key_count=2)
+    for number in range(4):
+        history.on_send(AT, b"producer.1/%d" % number)
+        history.on_acknowledged(AT, b"producer.1/%d" % number, number)
+        if number in left:
+            history.on_processed(GROUP, AT, number)
+    history.on_committed(GROUP, {AT: 4})
+
+    history.on_final_read(AT, {number: b"producer.1/%d" % number for number in left}, end=4)
+    if broken is None:
+        history.check_group(GROUP, AT)
+
+    assert (None if history.broken is None else history.broken.invariant) == broken
+
+
+def test_a_group_may_not_pass_over_the_last_value_of_a_key() -> None:
+    history = ClientHistory(Trace(), record_key_count=2)
+    for number in range(4):
+        history.on_send(AT, b"producer.1/%d" % number)
+        history.on_acknowledged(AT, b"producer.1/%d" % number, number)
+    history.on_processed(GROUP, AT, 3)
+    history.on_committed(GROUP, {AT: 4})
+
+    history.check_group(GROUP, AT)
+
+    assert history.broken is not None
+    assert history.broken.invariant == "NothingCommittedUnread"

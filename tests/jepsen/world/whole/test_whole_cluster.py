@@ -11,8 +11,8 @@ BUDGET = 6_000
 SEEDS = (1, 2, 3)
 
 
-def run(seed: int, budget: int = BUDGET) -> RunOutcome:
-    return make_engine("whole").run(Chance(seed), budget=budget)
+def run(seed: int, budget: int = BUDGET, subject: str | None = None) -> RunOutcome:
+    return make_engine("whole", subject).run(Chance(seed), budget=budget)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -22,6 +22,13 @@ def test_a_cluster_under_fire_keeps_its_promises(explored: Any, seed: int) -> No
     assert outcome.violation is None
     assert outcome.figures["acknowledged"] > 0
     assert outcome.event_count > 1_000
+
+
+def test_a_cluster_whose_logs_are_compacted_all_the_time_keeps_its_promises(explored: Any) -> None:
+    outcome = run(1, subject="compacted")
+    explored("C compacted", outcome)
+    assert outcome.violation is None
+    assert outcome.rare["a consumer passes over what was compacted"] > 0
 
 
 def test_a_run_played_again_from_its_decisions_is_the_same() -> None:

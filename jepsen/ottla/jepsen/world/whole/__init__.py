@@ -19,6 +19,6 @@ rebirth.py        topics that are made again under their name, settings that cha
 calm.py           demands that count only while nothing else is wrong
 compaction.py     log managers alone, whose logs are compacted all the time
 compaction_model.py  what a compacted log must still show
-watch.py          what happens to partitions; rare states
+watch.py          what happens to partitions and to compacted logs; rare states
 ending.py         everything mended: progress within bounded time, and all replicas alike
 """

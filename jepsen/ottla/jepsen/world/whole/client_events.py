@@ -32,8 +32,9 @@ SUBSCRIBED: Mapping[str, Json] = {"mode": "subscribe"}
 class ClientEvents:
     """Notes what clients did; an operation that is not said to have ended is one of unknown end."""
 
-    def __init__(self, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, clock_ns: Callable[[], int], *, record_key_count: int = 0) -> None:
         self._clock_ns = clock_ns
+        self._facts = RunFacts(steps_max=STEPS_MAX, record_key_count=record_key_count)
         self._events: list[Event] = []
         self._process_count = 0
         self._is_ending = False
@@ -103,7 +104,7 @@ class ClientEvents:
 
     def violation(self) -> Violation | None:
         """Return the first thing that the judges find, if any; what they cannot decide passes."""
-        for verdict in judge(CHECKERS, self.history(), RunFacts(steps_max=STEPS_MAX)):
+        for verdict in judge(CHECKERS, self.history(), self._facts):
             if verdict.valid is False:
                 found = verdict.findings[0]
                 return Violation(_invariant(found.anomaly), found.detail)

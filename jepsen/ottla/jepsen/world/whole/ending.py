@@ -13,7 +13,7 @@ import trio
 
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.producer_lane import NotDeliveredError
-from ottla.jepsen.checkers.compacted import COMPACTED, state_of
+from ottla.jepsen.checkers.compacted import differing_key, is_compacted
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, SimulatedCluster
 from ottla.jepsen.world.whole.history import ClientHistory
@@ -36,6 +36,9 @@ SETTLING_S_MAX = 10.0
 """How long brokers that follow the same image may take to act on it."""
 
 LOOK_S = 0.25
+LOOKS_AT_FILES_MAX = 10
+"""How often a log's files may change while they are read; a cleaner's slots are few."""
+
 METADATA_LOG = "__cluster_metadata-0"
 Replica = tuple[Machine, str]
 """Where a log lies: on whose disk, and where there."""
@@ -206,7 +209,7 @@ async def _compare(name_of_log: str, holders: list[Replica]) -> None:
     end = min((max(found, default=-1) for _, found in logs), default=-1)
     start = max((min(found, default=0) for _, found in logs), default=0)
     first_name, first = logs[0]
-    if name_of_log.startswith(COMPACTED):
+    if is_compacted(name_of_log):
         _compare_states(name_of_log, logs)
         return
     for name, found in logs[1:]:
@@ -226,18 +229,30 @@ def _compare_states(name_of_log: str, logs: list[tuple[str, dict[int, bytes]]]) 
     there or not.
     """
     end = min((max(found, default=-1) for _, found in logs), default=-1)
-    states = [(name, state_of(found, end + 1)) for name, found in logs]
-    first_name, first = states[0]
-    for name, state in states[1:]:
-        for key in sorted(first.keys() | state.keys()):
-            if first.get(key) != state.get(key):
-                raise Violation(
-                    "LogsAgree", f"{name_of_log}: {first_name} and {name} differ in {key!r}"
-                )
+    first_name, first = logs[0]
+    for name, found in logs[1:]:
+        key = differing_key(first, found, end + 1)
+        if key is not None:
+            raise Violation(
+                "LogsAgree", f"{name_of_log}: {first_name} and {name} differ in {key!r}"
+            )
 
 
 async def batches_of(machine: Machine, directory: str) -> dict[int, bytes]:
-    """Return the batches that lie in a log's directory, by their base offsets."""
+    """Return the batches that lie in a log's directory, by their base offsets.
+
+    Where a cleaning puts new files in the place of old ones meanwhile, it is looked at again.
+    """
+    for attempts_left in reversed(range(LOOKS_AT_FILES_MAX)):
+        try:
+            return await _batches_of(machine, directory)
+        except FileNotFoundError:
+            if not attempts_left:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _batches_of(machine: Machine, directory: str) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     if not machine.disk.exists(directory):
         return found

@@ -1,6 +1,7 @@
 """What clients did and saw, held to what Kafka promises while it happens.
 
-Pure.  Values are unique, so that every record seen names who sent it.  Invariants:
+Pure.  Values are unique, so that every record seen names who sent it.  Of a compacted log a record
+may be gone that a later one of its key supersedes.  Invariants:
 NoAcknowledgedRecordLost, NoRecordTwice, NothingFromNowhere, ConsistentRead (what was once seen at
 an offset never changes), AcknowledgedIsVisible, RealTimeOrder (what was sent after an
 acknowledgement lies behind it), ProducerOrder, CommittedOffsetsNeverGoBack, NothingCommittedUnread.
@@ -9,6 +10,7 @@ acknowledgement lies behind it), ProducerOrder, CommittedOffsetsNeverGoBack, Not
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ottla.jepsen.checkers.compacted import record_key_of
 from ottla.jepsen.history import Event
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
@@ -27,13 +29,21 @@ class PartitionHistory:
     sent: dict[bytes, int] = field(default_factory=dict)
     """With the highest offset that was acknowledged before it was sent."""
     acknowledged_offset_max: int = -1
+    latest: dict[int, int] = field(default_factory=dict)
+    """By record key: the highest offset that was acknowledged or read; of a compacted log."""
 
 
 class ClientHistory:
     """All that clients did and saw in one run."""
 
-    def __init__(self, trace: Trace, clock_ns: Callable[[], int] = lambda: 0) -> None:
-        self.events = ClientEvents(clock_ns)
+    def __init__(
+        self,
+        trace: Trace,
+        clock_ns: Callable[[], int] = lambda: 0,
+        *,
+        record_key_count: int = 0,
+    ) -> None:
+        self.events = ClientEvents(clock_ns, record_key_count=record_key_count)
         """The same, for the judges that want all of it at once."""
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.read_count = 0
@@ -43,6 +53,8 @@ class ClientHistory:
         self.broken: Violation | None = None
         """The first promise that was not kept."""
         self._trace = trace
+        self._record_key_count = record_key_count
+        """Of each log, which is compacted then; 0: records have no key, and none may go."""
         self._begun: dict[tuple[TopicPartition, bytes], Event] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._processed: dict[tuple[str, TopicPartition], set[int]] = {}
@@ -100,12 +112,12 @@ class ClientHistory:
         for offset, value in sorted(found.items()):
             self._learn(at, known, value, offset)
         for value, offset in known.acknowledged.items():
-            if offset < end and offset not in found:
+            if offset < end and offset not in found and not self._is_superseded(known, offset):
                 self.break_(
                     "NoAcknowledgedRecordLost", f"{at}: {value!r} was acknowledged at {offset}"
                 )
         for offset, value in known.values.items():
-            if offset < end and offset not in found:
+            if offset < end and offset not in found and not self._is_superseded(known, offset):
                 self.break_("ConsistentRead", f"{at}: {value!r} was read at {offset} and is gone")
         last: dict[bytes, int] = {}
         for _, value in sorted(found.items()):
@@ -132,6 +144,19 @@ class ClientHistory:
             self.break_("NothingFromNowhere", f"{at}: {value!r} at {offset} was never sent there")
         known.values[offset] = value
         known.offsets[value] = offset
+        if self._record_key_count:
+            record_key = record_key_of(value.decode(), self._record_key_count)
+            known.latest[record_key] = max(offset, known.latest.get(record_key, -1))
+
+    def _is_superseded(self, known: PartitionHistory, offset: int) -> bool:
+        """Return whether compaction may have taken what lay at an offset.
+
+        A record that supersedes another is held to be there itself, unless one supersedes it.
+        """
+        if not self._record_key_count:
+            return False
+        record_key = record_key_of(known.values[offset].decode(), self._record_key_count)
+        return offset < known.latest[record_key]
 
     # ---- groups
 
@@ -162,8 +187,10 @@ class ClientHistory:
         """Hold a group to it that what lies below its committed offset was processed."""
         processed = self._processed.get((group, at), set())
         end = self.committed_floor(group, at)
-        for offset in self.of(at).values:
-            if offset < end and offset not in processed:
+        known = self.of(at)
+        for offset in known.values:
+            is_due = offset < end and not self._is_superseded(known, offset)
+            if is_due and offset not in processed:
                 self.break_(
                     "NothingCommittedUnread",
                     f"{group} at {at}: {end} is committed, {offset} unread",

@@ -9,9 +9,14 @@ import trio
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.workload import ClientWorkload
 from ottla.metadata.image import PartitionState
+from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.storage.log import Log
 
 LOOK_S = 0.05
+COMPACTION_LOOK_S = 0.25
 
 
 class MetadataWatch:
@@ -72,3 +77,40 @@ class MetadataWatch:
             rare.sometimes("a replica out of sync may still be elected")
         if state.leader in before.elr and state.leader != before.leader:
             rare.sometimes("one of them is elected")
+
+
+class CompactionWatch:
+    """Counts in which order leaders and followers compact, and what readers meet of it."""
+
+    def __init__(self, cluster: SimulatedCluster, workload: ClientWorkload, rare: Rare) -> None:
+        self._cluster = cluster
+        self._workload = workload
+        self._rare = rare
+
+    async def run(self) -> NoReturn:
+        """Look again and again."""
+        while True:
+            self._look()
+            await trio.sleep(COMPACTION_LOOK_S)
+
+    def _look(self) -> None:
+        rare, image = self._rare, self._cluster.latest_image
+        if self._workload.gap_count:
+            rare.sometimes("a consumer passes over what was compacted")
+        for topic in () if image is None else image.topics.values():
+            for number, state in topic.partitions.items():
+                logs = self._logs(TopicPartition(topic.name, number))
+                leading = logs.pop(NodeId(state.leader), None)
+                if leading is None or not leading.config.is_compacted:
+                    continue
+                if topic.name == OFFSETS_TOPIC and leading.first_dirty_offset:
+                    rare.sometimes("group offsets are compacted")
+                for log in logs.values():
+                    if log.end_offset < leading.first_dirty_offset:
+                        rare.sometimes("a follower is behind what its leader has compacted")
+                    if log.first_dirty_offset > leading.first_dirty_offset:
+                        rare.sometimes("a leader has compacted less than its follower")
+
+    def _logs(self, at: TopicPartition) -> dict[NodeId, Log]:
+        found = {node: broker.logs.get(at) for node, broker in self._cluster.brokers.items()}
+        return {node: log for node, log in found.items() if log is not None}

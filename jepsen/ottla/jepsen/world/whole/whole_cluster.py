@@ -13,6 +13,7 @@ from dataclasses import replace
 import trio
 
 from ottla.client.network.transport import TRANSPORT
+from ottla.jepsen.checkers.compacted import COMPACTED_TOPIC
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome
 from ottla.jepsen.world.rare import Rare
@@ -27,7 +28,7 @@ from ottla.jepsen.world.whole.nemesis import WorldNemesis
 from ottla.jepsen.world.whole.network import SimulatedNetwork
 from ottla.jepsen.world.whole.rebirth import ORDERS
 from ottla.jepsen.world.whole.streams import MachineTransport
-from ottla.jepsen.world.whole.watch import MetadataWatch
+from ottla.jepsen.world.whole.watch import CompactionWatch, MetadataWatch
 from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan
 from ottla.model.errors import OttlaError
 
@@ -38,6 +39,15 @@ EVENTS_PER_S = 1_000
 
 FAULTS_S_MIN = 5.0
 LIGHT_INTERVAL_S = 0.1
+COMPACTING = {
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    # A segment ends with its index: after a dozen batches.
+    "log.index.interval.bytes": "0",
+    "log.index.size.max.bytes": "100",
+}
+"""Settings of brokers that compact all the time."""
+
 BACKFILLED_MS = 30 * 86_400_000
 """How old records are that a producer brings from elsewhere: older than a producer is remembered
 for, were it by the records' time."""
@@ -52,6 +62,9 @@ class WholeCluster:
     only: tuple[str, ...] = ()
     """The faults that are on; without a word any may be."""
     directory_counts: tuple[int, ...] = (1,)
+    topics: tuple[str, ...] = ("orders", "letters")
+    record_key_count = 0
+    """Of each log, which is compacted then."""
     is_light = False
     """Whether clients do little, so that a run is cheap."""
 
@@ -146,6 +159,23 @@ class MovesOfCluster(WholeCluster):
     )
 
 
+class CompactedLogsOfCluster(WholeCluster):
+    """Whole nodes and clients, and topics that are compacted all the time, on every replica."""
+
+    subject = "compacted"
+    budget = 12_000
+    topics = (f"{COMPACTED_TOPIC}balances", f"{COMPACTED_TOPIC}addresses")
+    record_key_count = 5
+    required = (
+        "a broker fails over",
+        "all of a kind are killed",
+        "a follower is behind what its leader has compacted",
+        "a leader has compacted less than its follower",
+        "a consumer passes over what was compacted",
+        "group offsets are compacted",
+    )
+
+
 class _Run:
     """One run of one seed."""
 
@@ -155,7 +185,11 @@ class _Run:
         self._budget = budget
         self._trace = Trace()
         self._rare = Rare()
-        self._history = ClientHistory(self._trace, lambda: int(trio.current_time() * 1e9))
+        self._history = ClientHistory(
+            self._trace,
+            lambda: int(trio.current_time() * 1e9),
+            record_key_count=engine.record_key_count,
+        )
         self._ended_ms = 0
         self._nemesis: WorldNemesis | None = None
         self._watch: MetadataWatch | None = None
@@ -236,6 +270,8 @@ class _Run:
         await self._wait_for_start(cluster)
         await workload.create_topics(replication_factor=min(3, len(cluster.broker_machines)))
         self._watch = MetadataWatch(cluster, self._rare)
+        if plan.record_key_count:
+            world.nursery.start_soon(CompactionWatch(cluster, workload, self._rare).run)
         nemesis = self._nemesis = WorldNemesis(
             chance,
             self._trace,
@@ -284,6 +320,8 @@ class _Run:
         }
         if is_flushed:
             settings["log.flush.interval.messages"] = "1"
+        if self._engine.record_key_count:
+            settings |= COMPACTING
         names = [f"broker-{n}" for n in range(1, 5)] + [f"controller-{n}" for n in range(101, 106)]
         drifts = {name: chance.below(401) - 200 for name in names} if chance.below(2) else {}
         return SimulatedCluster(
@@ -309,7 +347,7 @@ class _Run:
     def _draw_full_plan(self) -> WorkloadPlan:
         chance = self._chance
         return WorkloadPlan(
-            topics=("orders", "letters")[: 1 + chance.below(2)],
+            topics=self._engine.topics[: 1 + chance.below(2)],
             partition_count=1 + chance.below(3),
             producer_count=1 + chance.below(3),
             reader_count=1,
@@ -318,6 +356,7 @@ class _Run:
             send_interval_s=chance.pick((0.05, 0.02, 0.2)),
             age_ms=chance.pick((0, 0, BACKFILLED_MS)),
             compression=chance.pick(("none", "none", "lz4", "gzip")),
+            record_key_count=self._engine.record_key_count,
         )
 
     async def _wait_for_start(self, cluster: SimulatedCluster) -> None:

@@ -16,6 +16,7 @@ from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.client.producer import Producer, open_producer
+from ottla.jepsen.checkers.compacted import record_key_of
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.whole.client_events import (
     FINAL,
@@ -43,6 +44,9 @@ IN_FLIGHT_MAX = 8
 
 RETRY_S = 0.5
 MEMBER_PATIENCE_S = 0.5
+COMPACTED_CONFIGS = {"cleanup.policy": "compact"}
+"""Of topics that are compacted; how often is the brokers' setting."""
+
 LOOKS = 2
 """One commit in so many is preceded by a look at those before it."""
 
@@ -63,6 +67,8 @@ class WorkloadPlan:
     compression: str = "none"
     age_ms: int = 0
     """How old records are when they are sent."""
+    record_key_count: int = 0
+    """Of each log, which is compacted then; 0: records have no key."""
 
 
 class ClientWorkload:
@@ -79,6 +85,8 @@ class ClientWorkload:
         self.is_quiet = False
         """Set at the end: producers send no longer."""
         self.topic_change_count = 0
+        self.gap_count = 0
+        """Times that a reader's next record did not lie at the next offset."""
         self._world = world
         self._cluster = cluster
         self._history = history
@@ -112,6 +120,7 @@ class ClientWorkload:
                     topic,
                     partition_count=self._plan.partition_count,
                     replication_factor=replication_factor,
+                    configs=COMPACTED_CONFIGS if self._plan.record_key_count else None,
                 )
 
     async def probe(
@@ -220,6 +229,7 @@ class ClientWorkload:
                 delivery = await producer.send(
                     at.topic,
                     value,
+                    key=self._record_key(value),
                     partition=at.partition,
                     timestamp_ms=machine_time_ms() - self._plan.age_ms,
                 )
@@ -230,9 +240,17 @@ class ClientWorkload:
     async def _send_one(self, producer: Producer, at: TopicPartition, value: bytes) -> None:
         self._history.on_send(at, value)
         delivery = await producer.send(
-            at.topic, value, partition=at.partition, timestamp_ms=machine_time_ms()
+            at.topic,
+            value,
+            key=self._record_key(value),
+            partition=at.partition,
+            timestamp_ms=machine_time_ms(),
         )
         self._history.on_acknowledged(at, value, (await delivery).offset)
+
+    def _record_key(self, value: bytes) -> bytes | None:
+        count = self._plan.record_key_count
+        return b"%d" % record_key_of(value.decode(), count) if count else None
 
     # ---- consumers
 
@@ -267,6 +285,7 @@ class ClientWorkload:
                     self._history.break_(
                         "ReadsGoForward", f"{at}: {record.offset} came after {last[at]}"
                     )
+                self.gap_count += at in last and record.offset > last[at] + 1
                 last[at] = record.offset
 
     async def _take_part(self, machine: Machine, is_stopping: trio.Event) -> None:
