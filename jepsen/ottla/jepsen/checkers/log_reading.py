@@ -144,7 +144,7 @@ class LogReading:
             if other is None or other.value == value:
                 continue
             is_in_time = by is None or other.operation.invoke.index < by
-            # Where a value lies that nobody was told of, it lies behind what was sent before it.
+            # A value of unknown place lies behind what was acknowledged before it was sent.
             is_behind = offsets is not None or other.operation.index > log.begun[value]
             if is_in_time and is_behind:
                 return True
