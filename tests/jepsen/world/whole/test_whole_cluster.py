@@ -25,7 +25,7 @@ def test_a_cluster_under_fire_keeps_its_promises(explored: Any, seed: int) -> No
 
 
 def test_a_cluster_whose_logs_are_compacted_all_the_time_keeps_its_promises(explored: Any) -> None:
-    outcome = run(1, subject="compacted")
+    outcome = run(6, subject="compacted")
     explored("C compacted", outcome)
     assert outcome.violation is None
     assert outcome.rare["a consumer passes over what was compacted"] > 0
