@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,8 @@ from ottla.broker.logs.cold_reads import Done
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.produce import ProduceApi
+from ottla.broker.logs.transaction_questions import Outcome, TransactionOperation
+from ottla.broker.logs.transactional_appends import TransactionalAppends
 from ottla.broker.network.dispatch import Peer, RequestContext
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.response_queue import ResponseSlot
@@ -33,7 +35,9 @@ from ottla.metadata.image import (
     Topic,
 )
 from ottla.metadata.persistent_map import PersistentMap
+from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.run_now import run_now
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log, open_log
@@ -133,6 +137,35 @@ class Call:
         return decode(kind, header.api_version, data[4:], body_at)
 
 
+class AskedCoordinators:
+    """The coordinators of transactions: each question waits until it is answered by hand."""
+
+    def __init__(self) -> None:
+        self.is_verifying = True
+        self.codes: dict[tuple[str, int], ErrorCode] = {}
+        """What is answered for a partition; NONE for all others."""
+        self.asked: list[
+            tuple[str, int, int, TransactionOperation, list[tuple[str, int]], int]
+        ] = []
+        self.on_asked: Callable[[], None] = lambda: None
+        """Called while a question is out."""
+
+    async def ask(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        epoch: int,
+        operation: TransactionOperation,
+        partitions: Iterable[tuple[str, int]],
+        timeout_ms: int,
+    ) -> Outcome:
+        named = list(partitions)
+        self.asked.append((transactional_id, producer_id, epoch, operation, named, timeout_ms))
+        self.on_asked()
+        return {each: self.codes.get(each, ErrorCode.NONE) for each in named}
+
+
 class World:
     """The partitions of broker 1 and the APIs over them."""
 
@@ -163,10 +196,14 @@ class World:
         self.port = PartitionPort(
             self.purgatory.wake, self.flushes_due.append, self.isrs_due.append
         )
+        self.coordinators = AskedCoordinators()
         self.produce_api = ProduceApi(
             table=self.table,
             purgatory=self.purgatory,
             clock=self.clock,
+            transactions=TransactionalAppends(
+                table=self.table, clock=self.clock, coordinators=self.coordinators
+            ),
         )
         self.sessions = FetchSessionCache(10, HandRng())
         self.fetch_api = FetchApi(
@@ -246,9 +283,11 @@ class World:
     def run(self, handle: Callable[..., Any], call: Call, request: Message) -> Call:
         """Do what a connection does with a handler's result."""
         response = handle(call.context, request)
-        while isinstance(response, Generator | Apart):
+        while isinstance(response, Generator | Apart | Coroutine):
             if isinstance(response, Apart):
                 response = response.then(response.work())
+            elif isinstance(response, Coroutine):
+                response = run_now(response)
             else:
                 response = run_through(response)
         if response is not None:

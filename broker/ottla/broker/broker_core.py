@@ -27,6 +27,7 @@ from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.replica_apis import REPLICA_API_KEYS
+from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionCoordinators
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
@@ -74,6 +75,8 @@ class ReplicaPorts(NamedTuple):
     """Called when a partition leads because its log has been opened."""
     bring_in: BringIn
     """Brings records into memory that a fetch asks for."""
+    coordinators: TransactionCoordinators = NoCoordinators()
+    """Asks the coordinators of transactions."""
 
 
 class BrokerCore:
@@ -120,6 +123,7 @@ class BrokerCore:
             bring_in=ports.bring_in,
             traffic=self.traffic,
             times=self.dispatcher.times,
+            coordinators=ports.coordinators,
         )
 
     def register_early(

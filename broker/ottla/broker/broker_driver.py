@@ -15,7 +15,12 @@ from ottla.broker.cluster.assignments_driver import Assignments
 from ottla.broker.cluster.cleaner_api import CleanLogsApi, DescribeCleanerApi, refused_cleaning
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.cluster.drain_api import DrainApi, refused_drain
-from ottla.broker.cluster.dynamic_settings import CLEANER_SETTINGS, MAX_CONNECTIONS, DynamicSettings
+from ottla.broker.cluster.dynamic_settings import (
+    CLEANER_SETTINGS,
+    MAX_CONNECTIONS,
+    PARTITION_VERIFICATION,
+    DynamicSettings,
+)
 from ottla.broker.cluster.lifecycle import Lifecycle
 from ottla.broker.cluster.lifecycle_driver import LifecycleDriver
 from ottla.broker.cluster.metadata_cache import ImageWatch
@@ -23,9 +28,11 @@ from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.registration import advertised_endpoints, registration_request
 from ottla.broker.cluster.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
+from ottla.broker.groups.placement import partition_of
 from ottla.broker.logs.producer_ids import Block
 from ottla.broker.logs.read_ahead_driver import ReadAheads
 from ottla.broker.logs.replica_apis import register_replica_apis
+from ottla.broker.logs.transaction_questions_driver import CoordinatorQuestions
 from ottla.broker.metrics.broker_metrics import BrokerParts
 from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry
 from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
@@ -153,6 +160,9 @@ class Broker:
         )
         self._log_work = LogWork(self.errors)
         self._read_aheads = ReadAheads(disk, self.errors)
+        self._questions = CoordinatorQuestions(
+            config, table=self.table, clock=clock, partition_of=partition_of, errors=self.errors
+        )
         self._groups = self._new_group_coordinator()
         self._producer_ids = ProducerIdStock(self._allocate_producer_ids)
         self._transactions = self._new_transaction_coordinator()
@@ -161,10 +171,7 @@ class Broker:
         self.telemetry = ClientTelemetry(config, clock=clock, rng=rng, errors=self.errors)
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
-        logs.on_directory_failed = self._on_directory_failed
-        logs.on_moved = self._replicas.on_moved
-        logs.moves.tell = self._until_placed
-        logs.moves.take_back = self._replicas.report_place
+        self._attend_to(logs)
         self.own_telemetry = self._new_own_telemetry()
         self._cordon(config.cordoned_log_dirs)
         self._open_first_doors()
@@ -179,10 +186,17 @@ class Broker:
             on_placed=self._assignments.report,
             on_led=self._on_led,
             bring_in=self._read_aheads.bring_in,
+            coordinators=self._questions,
         )
         self.core.open_replicas(ports)
         self._replicas = self.core.replicas
         self.metadata = self.core.metadata
+
+    def _attend_to(self, logs: LogManager) -> None:
+        logs.on_directory_failed = self._on_directory_failed
+        logs.on_moved = self._replicas.on_moved
+        logs.moves.tell = self._until_placed
+        logs.moves.take_back = self._replicas.report_place
 
     def _new_group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -277,6 +291,7 @@ class Broker:
                 ("read-ahead", self._read_aheads.run),
                 ("retries of logs", self._retry_logs),
                 ("in-sync replicas", self._isr_driver.run),
+                ("questions to transaction coordinators", self._questions.run),
                 ("group coordinator", self._groups.run),
                 ("transaction coordinator", self._transactions.run),
                 ("transaction markers", self._markers.run),
@@ -298,6 +313,7 @@ class Broker:
                 {
                     MAX_CONNECTIONS: self.server.bound_connections,
                     CORDONED_LOG_DIRS: self._cordon,
+                    PARTITION_VERIFICATION: self._questions.enable,
                     **{key: partial(self._set_up_cleaner, key) for key in CLEANER_SETTINGS},
                 },
             )

@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.logs.produce import PARTITIONS_PER_STEP
-from ottla.broker.logs.transactions import NOT_SERVED
 from ottla.broker.network.steps import Apart
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
@@ -240,13 +239,6 @@ async def test_acks_that_do_not_exist_are_refused(world: World, acks: int) -> No
     call = world.produce(request(world, "t", world.batch(b"a"), acks=acks))
     assert code_of(call) is ErrorCode.INVALID_REQUIRED_ACKS
     assert partition.high_watermark == 0
-
-
-async def test_a_transactional_request_is_refused_until_transactions_exist(world: World) -> None:
-    await world.add("t")
-    call = world.produce(request(world, "t", world.batch(b"a"), transactional_id="x"))
-    assert code_of(call) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert answer_of(call).error_message == NOT_SERVED
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.declare import definitions
 
 MAX_CONNECTIONS = "max.connections"
+PARTITION_VERIFICATION = "transaction.partition.verification.enable"
 PRODUCER_ID_EXPIRATION_MS = "producer.id.expiration.ms"
 CLEANER_SETTINGS: Mapping[str, str] = {
     key: definition.field_name

@@ -13,6 +13,8 @@ leader_epochs.py           OffsetForLeaderEpoch
 delete_records.py          DeleteRecords
 producer_ids.py            producer ids, from blocks
 transactions.py            the refusal of transactions
+transactional_appends.py   what the batches of a transaction are appended with
+transaction_questions.py   what their coordinators are asked
 write_txn_markers.py       WriteTxnMarkers: the ends of transactions
 leader_hints.py            the current leader, in the answer to a request sent elsewhere (KIP-951)
 

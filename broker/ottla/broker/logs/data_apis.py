@@ -7,6 +7,7 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi
 from ottla.broker.logs.produce import ProduceApi
+from ottla.broker.logs.transactional_appends import TransactionalAppends, TransactionCoordinators
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
@@ -39,11 +40,13 @@ class DataApis:
         bring_in: BringIn,
         traffic: BrokerTraffic,
         times: RequestTimes,
+        coordinators: TransactionCoordinators,
     ) -> None:
         self.produce = ProduceApi(
             table=table,
             purgatory=purgatory,
             clock=clock,
+            transactions=TransactionalAppends(table=table, clock=clock, coordinators=coordinators),
             traffic=traffic,
             times=times,
         )

@@ -7,18 +7,19 @@ waits in the purgatory until the high watermark passes the batch.  The records s
 connection's buffer from here to the one write of the log.
 
 Where Kafka has one leader per connection thread, our answers to a full purgatory are the same:
-REQUEST_TIMED_OUT for the partitions still open.  Transactional batches are refused until
-transactions exist.
+REQUEST_TIMED_OUT for the partitions still open.  The first batch of a transaction in a partition
+waits for the transaction's coordinator (`transactional_appends`).
 """
 
 from struct import Struct
+from typing import Any
 
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
-from ottla.broker.logs.transactions import refusal_of_transactions
+from ottla.broker.logs.transactional_appends import AppendVerdict, Asked, TransactionalAppends
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
 from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.network.steps import Answer, Apart, StepPace
+from ottla.broker.network.steps import Answer, Apart, StepPace, begun
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
@@ -28,6 +29,7 @@ from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.validate import Accepted, RecordsToInspectError, accepted, is_costly
+from ottla.storage.verification import VerificationGuard
 from ottla.wire.apis import PRODUCE, PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
 from ottla.wire.codec_types import Records
@@ -85,7 +87,7 @@ class WaitingPartition:
 class Inspected:
     """A batch whose records are looked at one by one, which takes too long for the loop."""
 
-    __slots__ = ("_config", "answer", "partition", "records", "topic")
+    __slots__ = ("_config", "answer", "guard", "partition", "records", "topic")
 
     def __init__(
         self,
@@ -93,12 +95,14 @@ class Inspected:
         partition: Partition,
         records: Records,
         answer: PartitionProduceResponse,
+        guard: VerificationGuard | None,
     ) -> None:
         assert isinstance(records, memoryview | bytes | bytearray)
         self.topic = topic
         self.partition = partition
         self.records = memoryview(records)
         self.answer = answer
+        self.guard = guard
         self._config = partition.leader_log().config
 
     def accepted(self, now_ms: int) -> Accepted | RefusedError:
@@ -177,10 +181,12 @@ class ProduceApi:
         table: PartitionTable,
         purgatory: Purgatory,
         clock: Clock,
+        transactions: TransactionalAppends,
         traffic: BrokerTraffic | None = None,
         times: RequestTimes | None = None,
     ) -> None:
         self._table = table
+        self._transactions = transactions
         self._purgatory = purgatory
         self._clock = clock
         self._traffic = BrokerTraffic() if traffic is None else traffic
@@ -188,11 +194,18 @@ class ProduceApi:
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> HandlerResult:
         """Append every batch, then answer or wait."""
+        if request.transactional_id is not None:
+            return begun(self._handle_transactional(context, request, is_large=False))
+        return self._handle(context, request, None)
+
+    def _handle(
+        self, context: RequestContext, request: ProduceRequest, verdict: AppendVerdict | None
+    ) -> HandlerResult:
         response = ProduceResponse()
         waiting: list[WaitingPartition] = []
         inspected: list[Inspected] = []
         asked = request.topic_data
-        parts = context, request, asked, response.responses, waiting, inspected
+        parts = context, request, asked, response.responses, waiting, inspected, verdict
         if len(asked) == 1 and len(asked[0].partition_data) == 1:  # as most do
             is_refused = self._append(*parts)
         else:
@@ -204,6 +217,13 @@ class ProduceApi:
 
     def handle_large(self, context: RequestContext, request: ProduceRequest) -> Answer:
         """Serve a request of very many partitions in steps."""
+        if request.transactional_id is not None:
+            return self._handle_transactional(context, request, is_large=True)
+        return self._handle_large(context, request, None)
+
+    def _handle_large(
+        self, context: RequestContext, request: ProduceRequest, verdict: AppendVerdict | None
+    ) -> Answer:
         response = ProduceResponse()
         waiting: list[WaitingPartition] = []
         inspected: list[Inspected] = []
@@ -218,7 +238,9 @@ class ProduceApi:
                 )
                 done: list[TopicProduceResponse] = []
                 with self._purgatory.one_event:
-                    is_refused |= self._append(context, request, [piece], done, waiting, inspected)
+                    is_refused |= self._append(
+                        context, request, [piece], done, waiting, inspected, verdict
+                    )
                 answers += done[0].partition_responses
                 yield
             response.responses.append(
@@ -234,6 +256,49 @@ class ProduceApi:
             )
         return self._answer(context, request, response, waiting, is_refused, is_large=True)
 
+    def _handle_transactional(
+        self, context: RequestContext, request: ProduceRequest, *, is_large: bool
+    ) -> Answer:
+        """Serve a request of a transaction, in the steps that come before its batches' append."""
+        version = context.api_version
+        try:
+            verdict, asked = yield from self._transactions.begin(request, version)
+        except RefusedError as refusal:
+            return self._refuse_all(context, request, refusal)
+        if asked:
+            return self._append_verified(context, request, verdict, asked, is_large=is_large)
+        serve = self._handle_large if is_large else self._handle
+        return serve(context, request, verdict)
+
+    async def _append_verified(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        verdict: AppendVerdict,
+        asked: Asked,
+        *,
+        is_large: bool,
+    ) -> Any:
+        """Append when the coordinator has answered."""
+        version = context.api_version
+        await self._transactions.complete(verdict, asked, request, version)
+        serve = self._handle_large if is_large else self._handle
+        return serve(context, request, verdict)
+
+    def _refuse_all(
+        self, context: RequestContext, request: ProduceRequest, refusal: RefusedError
+    ) -> HandlerResult:
+        response = ProduceResponse()
+        for topic in request.topic_data:
+            self._note_refusal(topic.name, refusal)
+            answers = [_refusal(data.index, refusal) for data in topic.partition_data]
+            response.responses.append(
+                TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                )
+            )
+        return self._answer(context, request, response, [], True)
+
     def _append(
         self,
         context: RequestContext,
@@ -242,11 +307,12 @@ class ProduceApi:
         topics: list[TopicProduceResponse],
         waiting: list[WaitingPartition],
         inspected: list[Inspected],
+        verdict: AppendVerdict | None,
     ) -> bool:
         """Append what can be appended at once.
 
-        The answers, what has to be waited for and what is not appended yet are put behind the last
-        three; return whether something was refused.
+        The answers, what has to be waited for and what is not appended yet are put behind the three
+        lists; return whether something was refused.
         """
         acks = request.acks
         wall_ms = self._clock.wall_ms()
@@ -258,16 +324,21 @@ class ProduceApi:
                     partition = self._checked_partition(context, request, topic, data)
                     records = data.records
                     assert records is not None
+                    guard = None if verdict is None else verdict.guard(partition)
                     if partition.inspects_records and (inspected or is_costly(records)):
                         raise RecordsToInspectError
                     info = partition.append(
-                        records, acks=acks, now_ms=wall_ms, mono_ms=context.arrived_ms
+                        records,
+                        acks=acks,
+                        now_ms=wall_ms,
+                        mono_ms=context.arrived_ms,
+                        guard=guard,
                     )
                 except RecordsToInspectError:
                     assert records is not None
                     answer = PartitionProduceResponse(index=data.index)
                     answers.append(answer)
-                    inspected.append(Inspected(topic.name, partition, records, answer))
+                    inspected.append(Inspected(topic.name, partition, records, answer, guard))
                     continue
                 except RefusedError as error:
                     is_refused = True
@@ -336,6 +407,7 @@ class ProduceApi:
                 now_ms=self._clock.wall_ms(),
                 mono_ms=context.arrived_ms,
                 accepted=found,
+                guard=inspected.guard,
             )
         except RefusedError as error:
             self._note_refusal(inspected.topic, error)
@@ -405,9 +477,7 @@ class ProduceApi:
             partition = self._table.find_by_id(topic.topic_id, data.index)
         else:
             partition = self._table.find(topic.name, data.index)
-        check_batch(data.records, version)
-        if request.transactional_id is not None:
-            raise refusal_of_transactions()
+        check_batch(data.records, version, has_transaction=request.transactional_id is not None)
         return partition
 
     def add_hints(self, context: RequestContext, response: ProduceResponse) -> None:
@@ -434,7 +504,7 @@ class ProduceApi:
             ]
 
 
-def check_batch(records: Records | None, version: int) -> None:
+def check_batch(records: Records | None, version: int, *, has_transaction: bool = False) -> None:
     """Refuse what can be seen without the log: not one whole v2 batch, or a codec too new.
 
     The log checks the rest (CRC, counts, sequences, sizes).
@@ -472,8 +542,12 @@ def check_batch(records: Records | None, version: int) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
-    if attributes & TRANSACTIONAL_FLAG and not attributes & CONTROL_FLAG:  # those the log refuses
-        raise refusal_of_transactions()
+    is_transactional = attributes & TRANSACTIONAL_FLAG and not attributes & CONTROL_FLAG
+    if is_transactional and not has_transaction:
+        raise RefusedError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "The batch belongs to a transaction, and the request has no transactional id",
+        )
 
 
 def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None = None) -> None:

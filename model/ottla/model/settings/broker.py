@@ -291,6 +291,27 @@ class BrokerConfig:
         is_dynamic=True,
         doc="How long a silent producer's state is kept.",
     )
+    transaction_partition_verification_enable: bool = setting(
+        True,
+        key="transaction.partition.verification.enable",
+        is_dynamic=True,
+        doc="Whether the coordinator of a transaction is asked before its first batch is written "
+        "to a partition.",
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = setting(
+        20,
+        key="add.partitions.to.txn.retry.backoff.ms",
+        at_least=1,
+        doc="How long a broker waits before it adds a partition to a transaction again, while the "
+        "transaction before it is being ended.",
+    )
+    add_partitions_to_txn_retry_backoff_ms_max: int = setting(
+        100,
+        key="add.partitions.to.txn.retry.backoff.max.ms",
+        at_least=0,
+        doc="How long a broker tries to add a partition to a transaction before it leaves that to "
+        "the client.",
+    )
     leader_replication_throttled_rate: int = setting(
         INT64_MAX,
         key="leader.replication.throttled.rate",

@@ -1,0 +1,214 @@
+"""Lets the first batches of transactions through to their logs, and all later ones at once.
+
+Pure but for the question to the coordinator, which is awaited.  A partition gives out a guard, the
+coordinator is asked, and the append shows the guard: a marker that arrives meanwhile has taken it
+back (`storage/verification.py`).  Batches of a transaction that is open in its partition ask no
+question.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Protocol
+from uuid import UUID
+
+from ottla.broker.logs.transaction_questions import (
+    Outcome,
+    TransactionOperation,
+    operation_of_produce,
+    produce_code,
+)
+from ottla.broker.network.steps import StepPace, Steps
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.limits import BATCH_HEADER_BYTES
+from ottla.model.seams import Clock
+from ottla.storage.verification import UNGUARDED, VerificationGuard
+from ottla.wire.apis import PRODUCE_TOPIC_IDS_FROM
+from ottla.wire.batch import MAGIC, TRANSACTIONAL_FLAG
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+_peek = Struct(">16xb4xh20xqhi").unpack_from
+"""Of a batch header: magic, attributes, producer id, producer epoch, base sequence."""
+
+
+class TransactionCoordinators(Protocol):
+    """Where the coordinators of transactions are asked."""
+
+    @property
+    def is_verifying(self) -> bool:
+        """Whether partitions that a client says it has added are verified."""
+        ...
+
+    async def ask(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        epoch: int,
+        operation: TransactionOperation,
+        partitions: Iterable[tuple[str, int]],
+        timeout_ms: int,
+    ) -> Outcome:
+        """Return what the coordinator says of each partition; its errors are codes, too."""
+        ...
+
+
+class NoCoordinators:
+    """No coordinator can be reached: of a broker that speaks to no other one."""
+
+    is_verifying = True
+
+    async def ask(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        epoch: int,
+        operation: TransactionOperation,
+        partitions: Iterable[tuple[str, int]],
+        timeout_ms: int,
+    ) -> Outcome:
+        """Return that none is available."""
+        return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class AppendVerdict:
+    """What a request's transactional batches may be appended with."""
+
+    __slots__ = ("_guards", "_refusals", "producer")
+
+    def __init__(self) -> None:
+        self._guards: dict[tuple[UUID, int], VerificationGuard] = {}
+        self._refusals: dict[tuple[UUID, int], RefusedError] = {}
+        self.producer: tuple[int, int] | None = None
+        """Producer id and epoch of all transactional batches."""
+
+    def guard(self, partition: Partition) -> VerificationGuard | None:
+        """Return what a batch for a partition is appended with.
+
+        Raises RefusedError if it may not be appended.
+        """
+        key = partition.key
+        refusal = self._refusals.get(key)
+        if refusal is not None:
+            raise refusal
+        return self._guards.get(key)
+
+    def give(self, partition: Partition, guard: VerificationGuard) -> None:
+        """Let a batch be appended with a guard."""
+        self._guards[partition.key] = guard
+
+    def refuse(self, partition: Partition, refusal: RefusedError) -> None:
+        """Let no batch be appended to a partition."""
+        self._refusals[partition.key] = refusal
+
+
+Asked = dict[tuple[str, int], Partition]
+"""The partitions that the coordinator is asked about, by topic and index."""
+
+
+class TransactionalAppends:
+    """Verifies the transactional batches of produce requests."""
+
+    def __init__(
+        self, *, table: PartitionTable, clock: Clock, coordinators: TransactionCoordinators
+    ) -> None:
+        self._table = table
+        self._clock = clock
+        self._coordinators = coordinators
+
+    def begin(self, request: ProduceRequest, version: int) -> Steps[tuple[AppendVerdict, Asked]]:
+        """Return what is known without the coordinator, and the partitions it is asked about.
+
+        Raises RefusedError if the batches are of several producers.
+        """
+        operation = operation_of_produce(version)
+        is_asked = operation.is_add or self._coordinators.is_verifying
+        now_ms = self._clock.wall_ms()
+        verdict = AppendVerdict()
+        asked: Asked = {}
+        pace = StepPace()
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                self._look_at(verdict, asked, topic, data, version, is_asked, now_ms)
+                if pace.is_due():
+                    yield
+        return verdict, asked
+
+    def _look_at(
+        self,
+        verdict: AppendVerdict,
+        asked: Asked,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        version: int,
+        is_asked: bool,
+        now_ms: int,
+    ) -> None:
+        records = data.records
+        if records is None or len(records) < BATCH_HEADER_BYTES:
+            return  # refused when it comes to be appended
+        assert isinstance(records, memoryview | bytes | bytearray)
+        magic, attributes, producer_id, epoch, sequence = _peek(records)
+        if magic != MAGIC or not attributes & TRANSACTIONAL_FLAG:
+            return
+        if verdict.producer not in (None, (producer_id, epoch)):
+            raise RefusedError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                "Transactional records contained more than one producer ID",
+            )
+        verdict.producer = producer_id, epoch
+        try:
+            if version >= PRODUCE_TOPIC_IDS_FROM:
+                partition = self._table.find_by_id(topic.topic_id, data.index)
+            else:
+                partition = self._table.find(topic.name, data.index)
+        except RefusedError:
+            return
+        if not is_asked:
+            verdict.give(partition, UNGUARDED)
+            return
+        try:
+            guard = partition.begin_verification(
+                producer_id,
+                epoch=epoch,
+                sequence=sequence,
+                is_bumping=operation_of_produce(version).is_add,
+                now_ms=now_ms,
+            )
+        except RefusedError as refusal:
+            verdict.refuse(partition, refusal)
+            return
+        if guard is not None:
+            verdict.give(partition, guard)
+            asked[partition.topic, partition.index] = partition
+
+    async def complete(
+        self, verdict: AppendVerdict, asked: Asked, request: ProduceRequest, version: int
+    ) -> AppendVerdict:
+        """Ask the coordinator, and return the verdict with what it said."""
+        assert request.transactional_id is not None
+        assert verdict.producer is not None
+        operation = operation_of_produce(version)
+        outcome = await self._coordinators.ask(
+            request.transactional_id,
+            producer_id=verdict.producer[0],
+            epoch=verdict.producer[1],
+            operation=operation,
+            partitions=asked,
+            timeout_ms=request.timeout_ms,
+        )
+        for key, code in outcome.items():
+            if code is not ErrorCode.NONE:
+                told = produce_code(code, operation)
+                verdict.refuse(asked[key], RefusedError(told, _explanation(code)))
+        return verdict
+
+
+def _explanation(code: ErrorCode) -> str:
+    return f"the transaction coordinator answered {code.name} for this partition"
