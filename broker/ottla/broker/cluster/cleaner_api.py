@@ -48,11 +48,6 @@ class CleanedBroker(Protocol):
 
     cleaner: LogCleaner
 
-    @property
-    def offline(self) -> Mapping[TopicPartition, str]:
-        """The partitions that do not serve, each with its reason."""
-        ...
-
     def get(self, partition: TopicPartition) -> Log | None:
         """Return a partition's log, None when there is none here.  RefusedError if offline."""
         ...
@@ -75,31 +70,37 @@ class DescribeCleanerApi:
 
     def _answer(self, request: DescribeCleanerRequest) -> Steps[DescribeCleanerResponse]:
         pace = StepPace()
-        asked: set[TopicPartition] | None = None
         found: dict[TopicPartition, DescribedCleanerLog] = {}
-        if request.topics is not None:
-            asked = set()
-            here = {partition for partition, _log in self._logs} | self._logs.offline.keys()
-            for topic in used_up(request.topics):
-                for index in topic.partitions:
-                    at = TopicPartition(topic.name, index)
-                    if at in here:  # a request may name very many that are not
-                        asked.add(at)
-                    if pace.is_due():
+        if request.topics is None:
+            for at, log in self._logs:
+                if log.config.is_compacted:
+                    found[at] = self._described(at, log)
+                    if pace.is_due(log.segment_count // SEGMENTS_PER_COST):
                         yield
                 if pace.is_due():
                     yield
-            for at, reason in self._logs.offline.items():
-                if at in asked:
-                    found[at] = DescribedCleanerLog(
-                        partition_index=at.partition, state="offline", reason=reason
-                    )
-        for at, log in self._logs:
-            if log.config.is_compacted if asked is None else at in asked:
-                found[at] = self._described(at, log)
-                if pace.is_due(1 + log.segment_count // SEGMENTS_PER_COST):
+            return self._totals(found)
+        for topic in used_up(request.topics):
+            for index in topic.partitions:
+                at = TopicPartition(topic.name, index)
+                # A request may name very many that are not here: those are not kept.
+                if at not in found and (row := self._row_of(at)) is not None:
+                    found[at] = row
+                if pace.is_due():
                     yield
+            if pace.is_due():
+                yield
         return self._totals(found)
+
+    def _row_of(self, at: TopicPartition) -> DescribedCleanerLog | None:
+        """Return a named partition's row, None where it is not here."""
+        try:
+            log = self._logs.get(at)
+        except RefusedError as refusal:
+            return DescribedCleanerLog(
+                partition_index=at.partition, state="offline", reason=refusal.message
+            )
+        return None if log is None else self._described(at, log)
 
     def _totals(
         self, found: Mapping[TopicPartition, DescribedCleanerLog]
