@@ -7,9 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from ottla.broker.transactions.transaction import TransactionFacts, TransactionStatus
+from ottla.broker.transactions.transaction_records import state_record
 from ottla.cli.main import run
 from ottla.metadata.records import encode_record
-from ottla.model.ids import Epoch, Offset, TopicPartition
+from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
 from ottla.proto import metadata_pb2 as pb
 from ottla.raft.election_state import ElectionState, encode
 from ottla.storage.checkpoint_topics import format_topic_ids
@@ -112,6 +114,44 @@ def test_the_metadata_log_is_read_as_metadata(
     }
     assert "problem" in file["rows"][2]["metadata"]
     assert '"metadata.version"' in dumped(capsys, str(path), "--metadata")
+
+
+def test_the_state_of_transactions_is_read_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = TransactionFacts(
+        producer_id=ProducerId(7),
+        producer_epoch=5,
+        timeout_ms=60_000,
+        status=TransactionStatus.PREPARE_COMMIT,
+        partitions=frozenset((TopicPartition("orders", 3),)),
+        start_ms=1,
+        last_update_ms=2,
+    )
+    records = [state_record("t", facts), state_record("t", None), (b"\0\1", b""), (b"\0", b"")]
+    directory = tmp_path / "__transaction_state-4"
+    directory.mkdir()
+    path = directory / LOG
+    path.write_bytes(build_batch([(0, key, value) for key, value in records]))
+    (file,) = json.loads(dumped(capsys, str(path), "--records", "--format", "json"))
+    prepared, forgotten, later, broken = [row["transaction"] for row in file["rows"][1:]]
+    assert prepared == {
+        "transactional_id": "t",
+        "state": "PrepareCommit",
+        "producer_id": 7,
+        "previous_producer_id": -1,
+        "next_producer_id": -1,
+        "producer_epoch": 5,
+        "timeout_ms": 60_000,
+        "partitions": ["orders-3"],
+        "start_ms": 1,
+        "last_update_ms": 2,
+        "client_version": 0,
+    }
+    assert forgotten == {"transactional_id": "t", "forgotten": True}
+    assert "problem" in later
+    assert "problem" in broken
+    assert "PrepareCommit" in dumped(capsys, str(path), "--records")
 
 
 def test_values_are_cut_in_a_table_and_whole_in_json(

@@ -23,6 +23,7 @@ from ottla.cli.logs.read_only import note_if_in_use, open_read_only
 from ottla.cli.main import OK, UNHEALTHY
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import METADATA_TOPIC
+from ottla.model.internal_topics import TRANSACTIONS_TOPIC
 from ottla.storage.batch_walk import Problem
 from ottla.storage.dump import Entry, Row
 
@@ -91,7 +92,12 @@ def _form(arguments: argparse.Namespace, path: Path) -> Form:
     if limit is None and arguments.format == "table":
         limit = VALUE_BYTES_DEFAULT
     is_metadata = arguments.metadata or path.resolve().parent.name == f"{METADATA_TOPIC}-0"
-    return Form(is_metadata=is_metadata, value_bytes_max=limit)
+    topic = path.resolve().parent.name.rpartition("-")[0]
+    return Form(
+        is_metadata=is_metadata,
+        is_transactions=topic == TRANSACTIONS_TOPIC,
+        value_bytes_max=limit,
+    )
 
 
 def _readable_rows(arguments: argparse.Namespace, path: Path) -> Iterator[Row | Entry]:

@@ -28,6 +28,8 @@ class Form(NamedTuple):
 
     is_metadata: bool = False
     """Whether records are read as those of the metadata log."""
+    is_transactions: bool = False
+    """Whether records are read as those of the state of transactions."""
     value_bytes_max: int | None = None
     """Bytes shown of a key or a value; None for all of them."""
 
@@ -84,6 +86,8 @@ def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
         fields["headers"] = [[name, _json_value(content, form)] for name, content in row.headers]
         if form.is_metadata and row.control is None:
             fields["metadata"] = metadata_of(row)
+        if form.is_transactions and row.control is None:
+            fields["transaction"] = transaction_of(row)
     return {"kind": type(row).__name__.removesuffix("Row").lower(), **fields}
 
 
@@ -115,6 +119,35 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
     except CorruptDataError as error:
         return {"problem": error.where}
     return said
+
+
+def transaction_of(row: RecordRow) -> dict[str, Any]:
+    """Return what a record of the state of transactions says."""
+    from ottla.broker.transactions.transaction_records import read_state_record
+    from ottla.model.errors import CorruptDataError
+
+    try:
+        said = read_state_record(row.key, row.value)
+    except CorruptDataError as error:
+        return {"problem": error.where}
+    if said is None:
+        return {"problem": "its key is of a later version"}
+    transactional_id, facts = said
+    if facts is None:
+        return {"transactional_id": transactional_id, "forgotten": True}
+    return {
+        "transactional_id": transactional_id,
+        "state": facts.status.title,
+        "producer_id": facts.producer_id,
+        "previous_producer_id": facts.previous_producer_id,
+        "next_producer_id": facts.next_producer_id,
+        "producer_epoch": facts.producer_epoch,
+        "timeout_ms": facts.timeout_ms,
+        "partitions": [str(one) for one in sorted(facts.partitions)],
+        "start_ms": facts.start_ms,
+        "last_update_ms": facts.last_update_ms,
+        "client_version": facts.client_version,
+    }
 
 
 # ---- tables
@@ -219,6 +252,8 @@ def _record_cells(row: RecordRow, form: Form) -> tuple[object, ...]:
         value = row.control
     elif form.is_metadata:
         value = json.dumps(metadata_of(row), ensure_ascii=False)
+    elif form.is_transactions:
+        value = json.dumps(transaction_of(row), ensure_ascii=False)
     else:
         value = _text(row.value, form)
     headers = " ".join(f"{name}={_text(content, form)}" for name, content in row.headers)
