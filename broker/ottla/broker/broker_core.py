@@ -21,7 +21,11 @@ from ottla.broker.cluster.forwarding import ControllerDoor
 from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
 from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
-from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
+from ottla.broker.groups.find_coordinator import (
+    FindCoordinatorApi,
+    offsets_topic,
+    transactions_topic,
+)
 from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
 from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
@@ -43,7 +47,7 @@ from ottla.broker.transactions.transaction_routes import (
 )
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.ids import TopicIdPartition
-from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import FIND_COORDINATOR, WRITE_TXN_MARKERS
@@ -200,7 +204,10 @@ def register_metadata_apis(
         controller,
         timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
         on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
-        internal={OFFSETS_TOPIC: offsets_topic(config.groups)},
+        internal={
+            OFFSETS_TOPIC: offsets_topic(config.groups),
+            TRANSACTIONS_TOPIC: transactions_topic(config.transactions),
+        },
     )
     register_cluster_apis(
         dispatcher,

@@ -90,16 +90,36 @@ async def test_a_coordinator_is_named_once_the_logs_of_its_topic_are_open_here(
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_a_transactional_id_is_refused_for_good_and_has_no_topic_made(
+async def test_transactions_are_coordinated_by_the_leader_of_their_state(
     new_client: NewClient, version: int
 ) -> None:
     client = new_client()
+    client.metadata.image = client.image_with("__transaction_state", leaders=[2] * 50)
     answer = await client.ask(find_request(version, TRANSACTION), version)
-    for found in coordinators_of(answer, version):
-        assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert found.node_id == -1
-        assert found.error_message.startswith("Transactions are not served by this version of ")
-    assert not client.controller.requests
+    found = coordinators_of(answer, version)
+    assert {(f.error_code, f.node_id, f.host, f.port) for f in found} == {(0, 2, "broker2", 9092)}
+
+
+async def test_the_first_transactional_id_has_the_topic_of_its_state_made(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    client.controller.answer = RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    answer = await client.ask(find_request(6, TRANSACTION), 6)
+    codes = {found.error_code for found in answer.coordinators}
+    assert codes == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    (request,) = client.controller.requests
+    assert isinstance(request, CreateTopicsRequest)
+    (topic,) = request.topics
+    assert (topic.name, topic.num_partitions) == ("__transaction_state", 50)
+    assert topic.replication_factor == 3
+    assert {config.name: config.value for config in topic.configs} == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": "104857600",
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "false",
+    }
 
 
 async def test_without_room_for_the_offsets_topic_there_is_no_coordinator(

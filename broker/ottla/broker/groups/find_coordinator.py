@@ -1,9 +1,10 @@
-"""FindCoordinator: which broker coordinates a group.
+"""FindCoordinator: which broker coordinates a group, or a producer's transactions.
 
 Pure, but for the topic it may have made.  That is the leader of the group's partition of
-`__consumer_offsets`.  The first group of a cluster has that topic made, and waits until it has
-leaders and this broker serves its share of it: sent too early, a client would be sent away again,
-and take seconds to come back.  A producer's transactions have no coordinator yet.
+`__consumer_offsets`, or of the transactional id's partition of `__transaction_state`.  The first
+group or transactional id of a cluster has that topic made, and waits until it has leaders and this
+broker serves its share of it: sent too early, a client would be sent away again, and take seconds
+to come back.
 """
 
 from collections.abc import Callable
@@ -13,16 +14,16 @@ from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_view import ClusterView
 from ottla.broker.cluster.metadata_cache import answer_when
 from ottla.broker.groups.placement import partition_of
-from ottla.broker.logs.transactions import refusal_of_transactions
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, NodeId
-from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.transactions import TransactionConfig
 from ottla.wire.apis import COORDINATOR_KEYS_FROM
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -31,13 +32,13 @@ from ottla.wire.messages.find_coordinator_response import Coordinator, FindCoord
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6
 
-STATE_TOPICS = {GROUP: OFFSETS_TOPIC}
+STATE_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 """Where the state of each kind lies that has a coordinator here; share groups have none yet."""
 
 NO_PORT = -1
 
 TOPIC_WAIT_MS = 2_000
-"""How long the answer waits for the leaders of a new offsets topic; clients ask again."""
+"""How long the answer waits for the leaders of a new topic; clients ask again."""
 
 
 def offsets_topic(config: GroupConfig) -> CreatableTopic:
@@ -51,6 +52,23 @@ def offsets_topic(config: GroupConfig) -> CreatableTopic:
         name=OFFSETS_TOPIC,
         num_partitions=config.offsets_topic_num_partitions,
         replication_factor=config.offsets_topic_replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
+    )
+
+
+def transactions_topic(config: TransactionConfig) -> CreatableTopic:
+    """Return how the topic of the state of transactions is made."""
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": str(config.state_log_segment_bytes),
+        "min.insync.replicas": str(config.state_log_min_isr),
+        "unclean.leader.election.enable": "false",
+    }
+    return CreatableTopic(
+        name=TRANSACTIONS_TOPIC,
+        num_partitions=config.state_log_num_partitions,
+        replication_factor=config.state_log_replication_factor,
         configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
     )
 
@@ -75,7 +93,7 @@ class FindCoordinatorApi:
         auto_create: AutoCreate,
         is_opening: Callable[[str], bool],
     ) -> None:
-        """`followed` returns the image that this broker's own coordinator has followed.
+        """`followed` returns the image that this broker's own coordinators have followed.
 
         `is_opening` says whether logs of a topic are being opened here for the first time.
         """
@@ -86,7 +104,7 @@ class FindCoordinatorApi:
         self._is_opening = is_opening
 
     def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
-        """Answer from the metadata; have the offsets topic made first where it is not there."""
+        """Answer from the metadata; have the topic of the state made first if it is missing."""
         topic = STATE_TOPICS.get(request.key_type)
         if topic is not None and self._followed().topic(topic) is None:
             return self._create_and_answer(context, request, topic)
@@ -199,8 +217,6 @@ def _address(
     known = (GROUP, TRANSACTION, SHARE) if version >= SHARE_FROM else (GROUP, TRANSACTION)
     if key_type not in known:
         raise RefusedError(ErrorCode.INVALID_REQUEST)
-    if key_type == TRANSACTION:
-        raise refusal_of_transactions()
     topic = image.topic(STATE_TOPICS[key_type]) if key_type in STATE_TOPICS else None
     if topic is not None:
         state = topic.partitions.get(partition_of(key, len(topic.partitions)))

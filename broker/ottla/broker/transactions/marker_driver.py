@@ -49,8 +49,8 @@ class MarkerSender:
         self._errors = errors or UnexpectedErrors()
         self._on_marked = on_marked
         self._queues = MarkerQueues(self._note_marked)
-        self._orders: dict[int, set[MarkerOrder]] = {}
-        """By partition of the transaction state."""
+        self._orders: dict[int, dict[MarkerOrder, None]] = {}
+        """By partition of the transaction state, in the order in which they came."""
         self._lanes: dict[NodeId, MarkerLane] = {}
         self._nursery: trio.Nursery | None = None
         self.image: MetadataImage = EMPTY
@@ -70,7 +70,7 @@ class MarkerSender:
 
     def send(self, order: MarkerOrder) -> None:
         """Have every partition of a transaction marked."""
-        self._orders.setdefault(order.state_partition, set()).add(order)
+        self._orders.setdefault(order.state_partition, {})[order] = None
         self._queue(order, frozenset(order.missing))
 
     def cancel(self, state_partition: int) -> None:
@@ -107,7 +107,7 @@ class MarkerSender:
     def _note_marked(self, order: MarkerOrder, partitions: frozenset[TopicPartition]) -> None:
         self._on_marked(order, partitions)
         if not order.missing:
-            self._orders.get(order.state_partition, set()).discard(order)
+            self._orders.get(order.state_partition, {}).pop(order, None)
 
     def _queue(self, order: MarkerOrder, partitions: frozenset[TopicPartition]) -> None:
         self._queues.add(order, partitions, self.image)
@@ -175,7 +175,7 @@ class MarkerSender:
         settled = self._queues.settle(batch, response)
         for order in settled.superseded:
             logger.info("the markers of %s are left to a newer epoch", order.transactional_id)
-            self._orders.get(order.state_partition, set()).discard(order)
+            self._orders.get(order.state_partition, {}).pop(order, None)
             self.superseded_count += 1
         if settled.retried and self._nursery is not None:
             retry = partial(self._queue_later, MarkerBatch(dict(settled.retried)))

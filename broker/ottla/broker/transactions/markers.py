@@ -144,7 +144,7 @@ class MarkerQueues:
         if order.is_cancelled:
             return
         gone = set()
-        for partition in partitions:
+        for partition in sorted(partitions):
             topic = image.topic(partition.topic)
             state = None if topic is None else topic.partitions.get(partition.partition)
             if state is None:
