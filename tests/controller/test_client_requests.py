@@ -204,6 +204,21 @@ def test_a_feature_is_lowered_only_on_purpose() -> None:
     assert cluster.image.features[name] == 1
 
 
+def test_the_version_of_transactions_goes_up_and_down() -> None:
+    cluster = cluster_of(1)
+    name = "transaction.version"
+
+    assert cluster.image.features[name] == 2
+    for level in (1, 0):
+        assert update(cluster, name, level).error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert update(cluster, name, level, upgrade_type=2).error_code == 0
+        assert cluster.image.features.get(name, 0) == level
+    for level in (1, 2):
+        assert update(cluster, name, level).error_code == 0
+    assert update(cluster, name, 3).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert cluster.image.features[name] == 2
+
+
 def test_eligible_replicas_are_forgotten_when_they_are_kept_no_more() -> None:
     """Else the leader could commit without them, and they would count again later."""
     cluster = Rehearsal(min_insync_replicas=2)

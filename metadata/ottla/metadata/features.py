@@ -33,7 +33,7 @@ SUPPORTED = {
     GROUP_VERSION: LevelRange(0, 1),
     KRAFT_VERSION: LevelRange(1, 1),
     METADATA_VERSION: LevelRange(30, 30),
-    TRANSACTION_VERSION: LevelRange(0, 0),
+    TRANSACTION_VERSION: LevelRange(0, 2),
 }
 """What this release can do.  Level 0 means the feature is off."""
 
@@ -42,6 +42,7 @@ INITIAL_LEVELS = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     KRAFT_VERSION: 1,
     GROUP_VERSION: 1,
+    TRANSACTION_VERSION: 2,
 }
 """What a new cluster finalises, in the order the records are written: readers of the log learn
 the metadata.version before anything else."""
