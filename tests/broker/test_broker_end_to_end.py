@@ -339,35 +339,6 @@ async def test_every_flush_is_waited_for_where_the_topic_says_so(tmp_path: Path)
             assert partition.log.recovery_point == partition.log.end_offset == 50
 
 
-async def test_a_transactional_producer_fails_at_once_and_an_idempotent_one_works(
-    tmp_path: Path,
-) -> None:
-    def init_transactions(bootstrap: str) -> confluent_kafka.KafkaError:
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": "payments"}
-        )
-        # Should the code be one that librdkafka retries, this runs until its own timeout.
-        with pytest.raises(confluent_kafka.KafkaException) as caught:
-            producer.init_transactions(TIMEOUT_SECONDS)
-        error: confluent_kafka.KafkaError = caught.value.args[0]
-        return error
-
-    def produce(bootstrap: str) -> None:
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True}
-        )
-        producer.produce("orders", b"one")
-        assert producer.flush(TIMEOUT_SECONDS) == 0
-
-    async with open_cluster(tmp_path) as cluster:
-        error = await trio.to_thread.run_sync(init_transactions, cluster.bootstrap)
-        assert error.code() == confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert error.fatal()
-        assert not error.retriable()
-        await trio.to_thread.run_sync(produce, cluster.bootstrap)
-        assert "__transaction_state" not in cluster.broker.member.image.topic_ids
-
-
 def directory_of(cluster: Cluster, topic: str, index: int) -> str:
     found = cluster.broker.logs.directory_of(TopicPartition(topic, index))
     assert found is not None
