@@ -118,6 +118,7 @@ class BrokerCore:
             errors=self.errors,
         )
         self.metadata = MetadataCache(self.replicas.is_opening)
+        self._coordinators = ports.coordinators
         self.data = DataApis(
             table=self.table,
             purgatory=self.purgatory,
@@ -178,6 +179,8 @@ class BrokerCore:
             config=self.config.groups,
             coordinator=coordinator,
             metadata=self.metadata,
+            transactions=self._coordinators,
+            timeout_ms=self.config.request_timeout_ms,
         )
         register_transaction_apis(
             self.dispatcher,

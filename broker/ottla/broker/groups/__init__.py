@@ -1,6 +1,7 @@
 """Groups of consumers: who is in them, what each member works on, and how far they have come.
 
 coordinator_driver.py  the shards led here: loading, appending, time: start here
+led_shard.py           one of them, and what is still to be done for it
 log_replay.py          a log read back into its shard
 shard.py               the groups of one partition of `__consumer_offsets`
 rebalance.py           how members join, get their assignment, stay and leave
@@ -18,7 +19,9 @@ subscription_regex.py  which topics a regular expression subscribes
 consumer_changes.py    every change of it, made and written in one step
 consumer_records.py    what its records say, both ways
 commit_rules.py        who may commit, and who may fetch as a member
-offsets.py             what groups have committed
+offset_store.py        what groups have committed, and what open transactions may change
+offsets.py             the committed offsets
+pending_offsets.py     those that wait for the end of their transaction
 offset_retention.py    how long that is kept
 backlog.py             work that takes longer than one turn may, in steps
 target_job.py          the target of a consumer group, computed so
@@ -37,6 +40,7 @@ coordinator_door.py    what handlers need of the coordinator
 membership_apis.py     JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 consumer_group_apis.py ConsumerGroupHeartbeat
 offset_apis.py         OffsetCommit, OffsetFetch, OffsetDelete
+transactional_offsets.py  TxnOffsetCommit
 group_admin_apis.py    DescribeGroups, ListGroups, DeleteGroups
 describe_consumers.py  ConsumerGroupDescribe
 find_coordinator.py    FindCoordinator, and the offsets topic made for the first group

@@ -1,13 +1,19 @@
 """Who may commit the offsets of a group, and who may ask for them as its member.  Pure."""
 
+from typing import NamedTuple
+
 from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
+from ottla.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 GENERATION_REFUSED_AS_UNKNOWN_GROUP_FROM = 9
 """Before it, OffsetCommit answers ILLEGAL_GENERATION for a group that does not exist (KIP-848)."""
+
+TRANSACTIONAL_CODES_FROM = 6
+"""The first version of TxnOffsetCommit with codes of its own for unknown groups and epochs."""
 
 MEMBER_EPOCH_FROM = 9
 """The first version of OffsetCommit in which members of the consumer protocol may commit."""
@@ -55,6 +61,46 @@ def _check_consumer(group: ConsumerGroup, request: OffsetCommitRequest, version:
     if member.classic is None and version < MEMBER_EPOCH_FROM:
         raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
     _check_epoch(member, request.generation_id_or_member_epoch)
+
+
+class TransactionalCommit(NamedTuple):
+    """A commit of offsets in a transaction, and the version it was sent in."""
+
+    request: TxnOffsetCommitRequest
+    version: int
+
+
+def check_transactional_commit(
+    group: ClassicGroup | ConsumerGroup | None, request: TxnOffsetCommitRequest, version: int
+) -> None:
+    """Refuse a commit in a transaction of who names a member or generation that is not there.
+
+    Clients of before KIP-447 name neither, and are fenced by their producer's epoch alone.
+    """
+    epoch = request.generation_id_or_member_epoch
+    has_own_codes = version >= TRANSACTIONAL_CODES_FROM
+    if group is None:
+        if epoch >= 0:
+            unknown = ErrorCode.GROUP_ID_NOT_FOUND
+            raise RefusedError(unknown if has_own_codes else ErrorCode.ILLEGAL_GENERATION)
+        return
+    is_named = bool(request.member_id) or request.group_instance_id is not None
+    if epoch < 0 and (group.is_empty or not is_named):
+        return
+    if isinstance(group, ClassicGroup):
+        group.find(request.member_id, request.group_instance_id)
+        if epoch != group.generation_id:
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
+        return
+    member = group.members.get(request.member_id)
+    if member is None:
+        raise unknown_member(group.group_id, request.member_id)
+    try:
+        _check_epoch(member, epoch)
+    except RefusedError:
+        if has_own_codes:
+            raise
+        raise RefusedError(ErrorCode.ILLEGAL_GENERATION) from None
 
 
 def check_fetch(

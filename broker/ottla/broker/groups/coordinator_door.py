@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.offset_store import OwnBatch
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.storage.verification import VerificationGuard
 
 
 class CoordinatorDoor(Protocol):
@@ -29,6 +32,25 @@ class CoordinatorDoor(Protocol):
 
     def shards(self) -> Iterator[GroupShard]:
         """Yield all that is served here, to be read only."""
+        ...
+
+    def begin_transaction(
+        self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
+    ) -> tuple[TopicPartition, VerificationGuard | None]:
+        """Return the partition of a group's offsets, and what they are appended with.
+
+        Raises RefusedError if the group is not here, or the epoch is old.
+        """
+        ...
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        asker: Asker,
+        decide: Callable[[GroupShard, Instant], OwnBatch],
+        guard: VerificationGuard | None,
+    ) -> None:
+        """Write offsets that wait for the end of their transaction; `asker` hears when it is so."""
         ...
 
     def end_transaction(

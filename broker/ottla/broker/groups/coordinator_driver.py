@@ -18,12 +18,13 @@ from uuid import UUID
 import trio
 
 from ottla.broker.groups.commit_wait import CommitWait, told_as
-from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_batches import RECORD_OVERHEAD_BYTES, batches_of
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX, GroupRecord
 from ottla.broker.groups.group_settings import group_settings
-from ottla.broker.groups.log_replay import LogReplay
+from ottla.broker.groups.led_shard import LedShard, figures_of
+from ottla.broker.groups.log_replay import GroupReplay
+from ottla.broker.groups.offset_store import OwnBatch
 from ottla.broker.groups.placement import partition_of
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
@@ -36,11 +37,13 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
+from ottla.model.ids import ZERO_UUID, NodeId, Offset, TopicPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.storage.verification import VerificationGuard
+from ottla.wire.batch import NO_SEQUENCE
 
 logger = logging.getLogger("ottla.broker.groups")
 
@@ -53,36 +56,6 @@ RELOAD_MS_MAX = 10_000
 loads it in vain more often, longer leaves its groups without a coordinator after there is room."""
 
 Action = Callable[[GroupShard, Instant], None]
-
-
-class LedShard:
-    """One partition of the offsets topic that is led here, and what is still to be done for it."""
-
-    __slots__ = (
-        "answers",
-        "epoch",
-        "failure",
-        "is_active",
-        "is_due",
-        "load_at_ms",
-        "partition",
-        "shard",
-        "writes",
-    )
-
-    def __init__(self, partition: Partition, shard: GroupShard) -> None:
-        self.partition = partition
-        self.epoch: Epoch = partition.leader_epoch
-        self.shard = shard
-        self.is_active = False
-        """Its log has been replayed."""
-        self.failure: str | None = None
-        """Why its log cannot be replayed."""
-        self.is_due = False
-        self.load_at_ms = 0
-        """Not before this is its log replayed."""
-        self.writes: list[list[GroupRecord]] = []
-        self.answers: list[tuple[Asker, Any]] = []
 
 
 class GroupCoordinator:
@@ -302,7 +275,7 @@ class GroupCoordinator:
         if log is None or not self._is_current(led):
             return
         started_ms = self._clock.monotonic_ms()
-        replay = LogReplay(log, led.shard, self._errors)
+        replay = GroupReplay(log, led.shard, self._errors)
         try:
             while not replay.is_done:
                 await replay.replay_part()
@@ -380,6 +353,34 @@ class GroupCoordinator:
             return
         self._perform(led)
 
+    def begin_transaction(
+        self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
+    ) -> tuple[TopicPartition, VerificationGuard | None]:
+        """Return the partition of a group's offsets, and what they are appended with.
+
+        No guard where the transaction is open there already.  Raises RefusedError if the group is
+        not here, or the epoch is old.
+        """
+        partition = self._find(group_id).partition
+        guard = partition.begin_verification(
+            producer_id,
+            epoch=epoch,
+            sequence=NO_SEQUENCE,
+            is_bumping=is_bumping,
+            now_ms=self._clock.wall_ms(),
+        )
+        return TopicPartition(OFFSETS_TOPIC, partition.index), guard
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        asker: Asker,
+        decide: Callable[[GroupShard, Instant], OwnBatch],
+        guard: VerificationGuard | None,
+    ) -> None:
+        """Write offsets that wait for the end of their transaction; `asker` hears when it is so."""
+        self._append_apart(lambda: self._find(group_id), asker, decide, guard=guard)
+
     def end_transaction(
         self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
     ) -> None:
@@ -387,25 +388,57 @@ class GroupCoordinator:
 
         `asker` is called when it is committed, or with why it cannot be.
         """
+
+        def decide(shard: GroupShard, now: Instant) -> OwnBatch:
+            return OwnBatch(
+                end.batch(now.wall_ms),
+                ErrorCode.NONE,
+                lambda: shard.store.end_transaction(end.producer_id, is_commit=end.is_commit),
+            )
+
+        self._append_apart(
+            lambda: self._led_at(index), asker, decide, version=end.transaction_version
+        )
+
+    def _append_apart(
+        self,
+        find: Callable[[], LedShard],
+        asker: Asker,
+        decide: Callable[[GroupShard, Instant], OwnBatch],
+        *,
+        guard: VerificationGuard | None = None,
+        version: int = 0,
+    ) -> None:
+        """Append what belongs to a transaction, behind all that was decided before it."""
         try:
-            led = self._led_at(index)
-            partition = led.partition
-            if len(partition.isr) < partition.min_isr_count:
+            led = find()
+            if len(led.partition.isr) < led.partition.min_isr_count:
                 raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS)
             if led.writes:
-                self._flush(led)  # what was decided before the end is before it in the log
-                led = self._led_at(index)
+                self._flush(led)
+                led = find()
             now = self._now()
-            end_offset = partition.append_of_coordinator(
-                end.batch(now.wall_ms),
-                now_ms=now.wall_ms,
-                mono_ms=now.mono_ms,
-                transaction_version=end.transaction_version,
-            )
+            own = decide(led.shard, now)
+            partition = led.partition
+            end_offset = partition.leader_log(led.epoch).end_offset
+            if own.data:
+                end_offset = partition.append_of_coordinator(
+                    own.data,
+                    now_ms=now.wall_ms,
+                    mono_ms=now.mono_ms,
+                    guard=guard,
+                    transaction_version=version,
+                )
         except RefusedError as refusal:
-            asker(refusal.code)
+            self._answer(asker, refusal.code)
             return
-        self._answer_when_committed(partition, end_offset, [(asker, ErrorCode.NONE)])
+        except Exception as error:
+            self._errors.note("groups", "offsets of a transaction", error)
+            self._answer(asker, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        own.on_written()
+        self._perform(led)
+        self._answer_when_committed(partition, end_offset, [(asker, own.answer)])
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Return the shard of a group, to be read only; refuse if it is not here."""
@@ -424,24 +457,7 @@ class GroupCoordinator:
 
     def metrics(self) -> dict[str, float]:
         """Return how much it coordinates."""
-        shards = list(self.shards())
-        consumers = [
-            group
-            for shard in shards
-            for group in shard.groups.values()
-            if isinstance(group, ConsumerGroup)
-        ]
-        return {
-            "groups": sum(len(shard.groups) for shard in shards),
-            "groups.consumer": len(consumers),
-            "groups.consumer.members": sum(len(group.members) for group in consumers),
-            "groups.consumer.rebalances": sum(shard.consumer_rebalance_count for shard in shards),
-            "groups.offsets": sum(len(shard.offsets) for shard in shards),
-            "groups.records.skipped": self._skipped_count,
-            "groups.partitions.loading": sum(
-                1 for led in self._led.values() if not (led.is_active or led.failure)
-            ),
-        }
+        return figures_of(self._led.values(), self._skipped_count)
 
     def shards(self) -> Iterator[GroupShard]:
         """Yield what is served, to be read only."""

@@ -7,6 +7,8 @@ from ottla.broker.groups.describe_consumers import ConsumerGroupDescribeApi
 from ottla.broker.groups.group_admin_apis import GroupAdminApis
 from ottla.broker.groups.membership_apis import MembershipApis
 from ottla.broker.groups.offset_apis import OffsetApis
+from ottla.broker.groups.transactional_offsets import TransactionalOffsetsApi
+from ottla.broker.logs.transactional_appends import TransactionCoordinators
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.metadata.features import GROUP_VERSION, GROUP_VERSION_OF_CONSUMERS
 from ottla.model.settings.groups import GroupConfig
@@ -23,6 +25,7 @@ from ottla.wire.apis import (
     OFFSET_DELETE,
     OFFSET_FETCH,
     SYNC_GROUP,
+    TXN_OFFSET_COMMIT,
 )
 
 GROUP_API_KEYS = frozenset(
@@ -37,6 +40,7 @@ GROUP_API_KEYS = frozenset(
         LIST_GROUPS,
         DELETE_GROUPS,
         OFFSET_DELETE,
+        TXN_OFFSET_COMMIT,
         CONSUMER_GROUP_HEARTBEAT,
         CONSUMER_GROUP_DESCRIBE,
     )
@@ -50,8 +54,10 @@ def register_group_apis(
     config: GroupConfig,
     coordinator: CoordinatorDoor,
     metadata: MetadataCache,
+    transactions: TransactionCoordinators,
+    timeout_ms: int,
 ) -> None:
-    """Serve what is asked of groups."""
+    """Serve what is asked of groups; `transactions` is asked within the timeout."""
     members = MembershipApis(config, coordinator)
     dispatcher.register(JOIN_GROUP, members.join)
     dispatcher.register(SYNC_GROUP, members.sync)
@@ -67,6 +73,10 @@ def register_group_apis(
     dispatcher.register(OFFSET_COMMIT, offsets.commit)
     dispatcher.register(OFFSET_FETCH, offsets.fetch)
     dispatcher.register(OFFSET_DELETE, offsets.delete)
+    transactional = TransactionalOffsetsApi(
+        coordinator, metadata, transactions, timeout_ms=timeout_ms
+    )
+    dispatcher.register(TXN_OFFSET_COMMIT, transactional.handle)
     admin = GroupAdminApis(coordinator)
     dispatcher.register(DESCRIBE_GROUPS, admin.describe)
     dispatcher.register(LIST_GROUPS, admin.list)

@@ -9,10 +9,12 @@ it.  A disk that does not answer (OSError, RefusedError) is no such thing and en
 import logging
 from typing import Protocol
 
+from ottla.broker.groups.shard import GroupShard
 from ottla.model.errors import CorruptDataError
-from ottla.model.ids import Offset
+from ottla.model.ids import NO_PRODUCER_ID, Offset
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log import Log
+from ottla.storage.recovery import end_marker_of
 from ottla.wire.batch import BatchHeader, batches, check_crc
 from ottla.wire.records import scan
 
@@ -76,7 +78,9 @@ class LogReplay:
                 # Where it ends is not to be believed either: the next one says where it begins.
                 self._skip(self._offset, CorruptDataError("a batch does not match its CRC"))
                 continue
-            if not header.is_control:
+            if header.is_control:
+                self._replay_control(data, at, header)
+            else:
                 self._replay_batch(data, at, header)
             self._offset = header.end_offset
         if self._offset <= begins_at:
@@ -90,12 +94,18 @@ class LogReplay:
             return
         for record in records:
             try:
-                self._shard.replay(record.key, record.value)
+                self._replay_record(record.key, record.value, header)
             except CorruptDataError as error:
                 self._skip(record.offset, error)
             except Exception as error:
                 self._errors.note("record", f"{self._log.directory} at {record.offset}", error)
                 self._skip(record.offset, error)
+
+    def _replay_record(self, key: bytes | None, value: bytes | None, header: BatchHeader) -> None:
+        self._shard.replay(key, value)
+
+    def _replay_control(self, data: bytes | bytearray, at: int, header: BatchHeader) -> None:
+        """Pass a control batch over: only groups have transactions of others in their log."""
 
     def _skip(self, offset: Offset, error: Exception) -> None:
         self.skipped_count += 1
@@ -106,3 +116,24 @@ class LogReplay:
                 offset,
                 error,
             )
+
+
+class GroupReplay(LogReplay):
+    """The log of groups, in which offsets may belong to transactions."""
+
+    def __init__(self, log: Log, shard: GroupShard, errors: UnexpectedErrors) -> None:
+        super().__init__(log, shard, errors)
+        self._groups = shard
+
+    def _replay_record(self, key: bytes | None, value: bytes | None, header: BatchHeader) -> None:
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        self._groups.replay(key, value, producer_id)
+
+    def _replay_control(self, data: bytes | bytearray, at: int, header: BatchHeader) -> None:
+        try:
+            marker = end_marker_of(data, at, header)
+        except CorruptDataError as error:
+            self._skip(header.base_offset, error)
+            return
+        if marker is not None:
+            self._groups.store.end_transaction(header.producer_id, is_commit=not marker.is_abort)

@@ -11,8 +11,8 @@ from uuid import UUID
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.effects import Asker
-from ottla.broker.groups.offsets import CommittedOffset
-from ottla.broker.groups.shard import TopicCommit
+from ottla.broker.groups.offset_store import TopicCommit
+from ottla.broker.groups.offsets import PENDING, UNSTABLE, CommittedOffset
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import (
     STEP_COST,
@@ -169,11 +169,13 @@ class OffsetApis:
 
         gathering = Gathering(len(groups), answer)
         for at, group in enumerate(groups):
-            self._ask(group, version, gathering.asker(at))
+            self._ask(group, version, gathering.asker(at), is_stable=request.require_stable)
             if pace.is_due(GROUP_COST + gathering.size_of(at) // OFFSETS_PER_COST):
                 yield
 
-    def _ask(self, group: OffsetFetchRequestGroup, version: int, asker: Asker) -> None:
+    def _ask(
+        self, group: OffsetFetchRequestGroup, version: int, asker: Asker, *, is_stable: bool
+    ) -> None:
         wanted = None
         # Of very many, all that the group has is less.
         if sum(len(topic.partition_indexes) for topic in group.topics or ()) > COMMITS_PER_PIECE:
@@ -194,6 +196,7 @@ class OffsetApis:
                 asker,
                 member_id=group.member_id,
                 member_epoch=group.member_epoch,
+                is_stable=is_stable,
             ),
         )
 
@@ -252,6 +255,8 @@ class OffsetApis:
         """Return everything by topic; by id only topics that exist."""
         by_name: dict[str, list[FetchedPartition]] = {}
         for topic, index, offset in answer:
+            if offset is PENDING:
+                continue  # nothing is committed yet
             by_name.setdefault(topic, []).append(_fetched_partition(index, offset, version))
             if pace.is_due():
                 yield
@@ -413,6 +418,8 @@ def _fetched_partition(
     code: ErrorCode = ErrorCode.NONE,
 ) -> FetchedPartition:
     """Return what is known of a partition; nothing committed is no error."""
+    if offset is UNSTABLE or offset is PENDING:
+        code = ErrorCode.UNSTABLE_OFFSET_COMMIT
     is_of_several = version >= SEVERAL_GROUPS_FROM
     return (OffsetFetchResponsePartitions if is_of_several else OffsetFetchResponsePartition)(
         partition_index=index,

@@ -11,7 +11,7 @@ from uuid import UUID
 from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_records import NO_EXPIRY
-from ottla.broker.groups.offsets import OffsetTable
+from ottla.broker.groups.offset_store import OffsetStore
 from ottla.broker.network.steps import StepPace
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
@@ -23,26 +23,24 @@ class OffsetRetention:
     def __init__(
         self,
         groups: Mapping[str, Group],
-        offsets: OffsetTable,
+        offsets: OffsetStore,
         *,
         retention_ms: int,
-        drop_offset: Callable[[str, str, int], None],
         drop_group: Callable[[Group], None],
     ) -> None:
         self._groups = groups
         self._offsets = offsets
         self._retention_ms = retention_ms
-        self._drop_offset = drop_offset
         self._drop_group = drop_group
 
     def drop_without_topic(self, exists: Callable[[str, UUID], bool]) -> Iterator[None]:
         """Forget what was committed for topics that are no more, or are others by the same name."""
         pace = StepPace()
         for group_id in list(self._offsets.group_ids):
-            for topic, index in list(self._offsets.of_group(group_id)):
-                offset = self._offsets.find(group_id, topic, index)
-                if offset is not None and not exists(topic, offset.topic_id):
-                    self._drop_offset(group_id, topic, index)
+            for topic, index in self._offsets.places_of(group_id):
+                topic_id = self._offsets.topic_id_of(group_id, topic, index)
+                if topic_id is not None and not exists(topic, topic_id):
+                    self._offsets.drop(group_id, topic, index)
                 if pace.is_due():
                     yield
 
@@ -50,7 +48,7 @@ class OffsetRetention:
         """Forget offsets that nobody has used for the retention, and groups left with nothing."""
         pace = StepPace()
         for group in list(self._groups.values()):
-            if pace.is_due(1 + len(self._offsets.of_group(group.group_id))):
+            if pace.is_due(1 + len(self._offsets.committed.of_group(group.group_id))):
                 yield
             if self._groups.get(group.group_id) is not group:
                 continue
@@ -77,10 +75,12 @@ class OffsetRetention:
             used = subscribed
         elif group.protocol_type is not None:
             emptied_ms = group.state_timestamp_ms
-        for (topic, index), offset in list(self._offsets.of_group(group.group_id).items()):
+        committed = self._offsets.committed.of_group(group.group_id)
+        for (topic, index), offset in list(committed.items()):
             expires_ms = offset.expire_timestamp_ms
             if expires_ms == NO_EXPIRY:
                 unused_since_ms = max(emptied_ms, offset.commit_timestamp_ms)
                 expires_ms = unused_since_ms + self._retention_ms
-            if topic not in used and wall_ms >= expires_ms:
-                self._drop_offset(group.group_id, topic, index)
+            is_pending = self._offsets.pending.is_pending(group.group_id, topic, index)
+            if topic not in used and wall_ms >= expires_ms and not is_pending:
+                self._offsets.drop(group.group_id, topic, index)

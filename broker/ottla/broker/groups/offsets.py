@@ -45,6 +45,11 @@ def committed_offset_of(value: OffsetCommitValue) -> CommittedOffset:
     )
 
 
+UNSTABLE, PENDING = CommittedOffset(-1), CommittedOffset(-1)
+"""Shown in place of an offset that an open transaction may change, and of one that none but open
+transactions have committed.  They are told apart by identity."""
+
+
 class OffsetTable:
     """Committed offsets by group, and there by (topic, partition)."""
 

@@ -10,7 +10,7 @@ the sessions begin again, and who waited is told to come again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from ottla.broker.groups.backlog import Backlog
@@ -20,7 +20,12 @@ from ottla.broker.groups.classic_group import (
     GroupState,
     group_of,
 )
-from ottla.broker.groups.commit_rules import check_commit, check_fetch
+from ottla.broker.groups.commit_rules import (
+    TransactionalCommit,
+    check_commit,
+    check_fetch,
+    check_transactional_commit,
+)
 from ottla.broker.groups.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer_member import JOINING_EPOCH
@@ -36,19 +41,18 @@ from ottla.broker.groups.group_records import (
     NO_EXPIRY,
     GroupRecord,
     group_key,
-    offset_key,
-    offset_value,
     read_record,
 )
 from ottla.broker.groups.mixed_group import MixedGroups
 from ottla.broker.groups.offset_retention import Group, OffsetRetention
-from ottla.broker.groups.offsets import CommittedOffset, OffsetTable, committed_offset_of
+from ottla.broker.groups.offset_store import OffsetStore, OwnBatch, TopicCommit
 from ottla.broker.groups.rebalance import Join, Rebalancer, failed_join
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.network.steps import StepPace
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_PRODUCER_ID
 from ottla.model.limits import INT64_MAX
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
@@ -62,7 +66,6 @@ from ottla.wire.messages.leave_group_request import MemberIdentity
 from ottla.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
 )
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.sync_group_request import SyncGroupRequest
@@ -72,14 +75,6 @@ NO_RETENTION = -1
 
 REMOVAL_COST = 25
 """What it costs to remove a member, counted as entries of an answer: a tenth of a millisecond."""
-
-
-class TopicCommit(NamedTuple):
-    """What a commit says of one topic, which exists."""
-
-    topic: str
-    topic_id: UUID
-    partitions: Sequence[OffsetCommitRequestPartition]
 
 
 class GroupShard:
@@ -100,15 +95,16 @@ class GroupShard:
         """
         self._config = config
         self.groups: dict[str, Group] = {}
-        self.offsets = OffsetTable()
         self._outbox = Outbox()
+        self._record_bytes_max = record_bytes_max
+        self.store = OffsetStore(self._outbox, config.offset_metadata_bytes_max)
+        self.offsets = self.store.committed
         self._timers: Timers[TimerName] = Timers()
         self._backlog = Backlog()
         self._retention = OffsetRetention(
             self.groups,
-            self.offsets,
+            self.store,
             retention_ms=config.offsets_retention_ms,
-            drop_offset=self._drop_offset,
             drop_group=self._drop_group,
         )
         self._is_ending_overdue = False
@@ -229,8 +225,13 @@ class GroupShard:
             else:
                 self._rebalancer.restart_sessions(group, now)
 
-    def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in one record of the log; CorruptDataError when its bytes lie."""
+    def replay(
+        self, key: bytes | None, value: bytes | None, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Take in one record of the log; CorruptDataError when its bytes lie.
+
+        `producer_id` is that of a record that belongs to a transaction.
+        """
         found = read_record(key, value)
         if found is None:
             return
@@ -246,11 +247,7 @@ class GroupShard:
         else:
             assert isinstance(named, OffsetCommitKey)
             assert said is None or isinstance(said, OffsetCommitValue)
-            if said is not None:
-                offset = committed_offset_of(said)
-                self.offsets.put(named.group, named.topic, named.partition, offset)
-            else:
-                self.offsets.remove(named.group, named.topic, named.partition)
+            self.store.replay(named, said, producer_id)
 
     def _replay_consumer(self, named: Any, said: Message | None) -> None:
         group = self.groups.get(named.group_id)
@@ -280,7 +277,7 @@ class GroupShard:
     ) -> Iterator[None]:
         """Do what `resume` does; nothing may be asked of it before the end."""
         pace = StepPace()
-        for group_id in self.offsets.group_ids:
+        for group_id in self.store.group_ids:
             self._find_or_make(group_id)
         for group in list(self.groups.values()):
             try:
@@ -456,37 +453,33 @@ class GroupShard:
             expire_ms = min(now.wall_ms + request.retention_time_ms, INT64_MAX)
         codes = [
             [
-                self._commit_one(request.group_id, topic, one, now.wall_ms, expire_ms)
+                self.store.commit(request.group_id, topic, one, now.wall_ms, expire_ms)
                 for one in topic.partitions
             ]
             for topic in topics
         ]
         self._outbox.answer_when_committed(asker, codes)
 
-    def _commit_one(
-        self,
-        group_id: str,
-        topic: TopicCommit,
-        asked: OffsetCommitRequestPartition,
-        wall_ms: int,
-        expire_ms: int,
-    ) -> ErrorCode:
-        metadata = asked.committed_metadata or ""
-        if len(metadata) > self._config.offset_metadata_bytes_max:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        offset = CommittedOffset(
-            asked.committed_offset,
-            asked.committed_leader_epoch,
-            metadata,
-            wall_ms,
-            expire_ms,
-            topic.topic_id,
+    def offsets_in_transaction(
+        self, commit: TransactionalCommit, topics: Iterable[TopicCommit], now: Instant
+    ) -> OwnBatch:
+        """Return what is written of offsets that wait for the end of their transaction.
+
+        Raises RefusedError if who commits is not in the group.
+        """
+        group_id = commit.request.group_id
+        check_transactional_commit(self.groups.get(group_id), commit.request, commit.version)
+        group = self._find_or_make(group_id)
+        if isinstance(group, ClassicGroup):
+            self._rebalancer.keep_alive(group, commit.request.member_id, now)
+        return self.store.commit_in_transaction(
+            group_id,
+            topics,
+            producer_id=commit.request.producer_id,
+            producer_epoch=commit.request.producer_epoch,
+            wall_ms=now.wall_ms,
+            batch_bytes_max=self._record_bytes_max(),
         )
-        index = asked.partition_index
-        key = offset_key(group_id, topic.topic, index)
-        self._outbox.write(GroupRecord(key, offset_value(offset.as_value())))
-        self.offsets.put(group_id, topic.topic, index, offset)
-        return ErrorCode.NONE
 
     def fetch_offsets(
         self,
@@ -496,16 +489,18 @@ class GroupShard:
         *,
         member_id: str | None = None,
         member_epoch: int = -1,
+        is_stable: bool = False,
     ) -> None:
-        """Answer with (topic, partition, offset or None) of what is wanted, or of all there is."""
+        """Answer with (topic, partition, offset or None) of what is wanted, or of all there is.
+
+        `is_stable` asks for no offset that an open transaction may change.
+        """
         try:
             check_fetch(self.groups.get(group_id), member_id, member_epoch)
         except RefusedError as refusal:
             self._outbox.answer(asker, refusal.code)
             return
-        found = self.offsets.of_group(group_id)
-        keys = sorted(found) if wanted is None else wanted
-        answer = [(topic, index, found.get((topic, index))) for topic, index in keys]
+        answer = self.store.find_all(group_id, wanted, is_stable=is_stable)
         self._outbox.answer_when_committed(asker, answer)
 
     def delete_offsets(
@@ -529,7 +524,7 @@ class GroupShard:
             if subscribed is None or topic in subscribed:
                 codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
             else:
-                self._drop_offset(group_id, topic, index)
+                self.store.drop(group_id, topic, index)
                 codes.append(ErrorCode.NONE)
         self._outbox.answer_when_committed(asker, codes)
 
@@ -551,8 +546,8 @@ class GroupShard:
         elif not group.is_empty:
             self._outbox.answer(asker, ErrorCode.NON_EMPTY_GROUP)
         else:
-            for topic, index in list(self.offsets.of_group(group_id)):
-                self._drop_offset(group_id, topic, index)
+            for topic, index in self.store.places_of(group_id):
+                self.store.drop(group_id, topic, index)
             self._drop_group(group)
             self._outbox.answer_when_committed(asker, ErrorCode.NONE)
 
@@ -583,11 +578,6 @@ class GroupShard:
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id)
         return group
-
-    def _drop_offset(self, group_id: str, topic: str, index: int) -> None:
-        if self.offsets.find(group_id, topic, index) is not None:
-            self._outbox.write(GroupRecord(offset_key(group_id, topic, index), None))
-            self.offsets.remove(group_id, topic, index)
 
     def _drop_group(self, group: Group) -> None:
         del self.groups[group.group_id]

@@ -34,7 +34,6 @@ NOTICE = "<!-- Written by `make docs`; a test compares it with the declarations.
 EARLY_API_KEYS = {API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER}
 MISSING = {
     "quotas": (48, 49),
-    "transactions": (28,),
     "SASL and SCRAM": (17, 36, 50, 51),
     "ACLs": (29, 30, 31),
     "delegation tokens": (38, 39, 40, 41),

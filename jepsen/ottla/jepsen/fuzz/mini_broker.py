@@ -16,6 +16,7 @@ from uuid import UUID
 from ottla.broker.broker_core import BrokerCore, ReplicaPorts
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.offset_store import OwnBatch
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.logs.write_txn_markers import TransactionEnd
@@ -39,6 +40,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
+from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.limits import KIB
 from ottla.model.run_now import run_now
 from ottla.model.settings.broker import BrokerConfig
@@ -48,6 +50,7 @@ from ottla.proto import controller_pb2 as pb
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.slice import FileSlice
+from ottla.storage.verification import VerificationGuard
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.instances import ClientInstance, ClientInstances
 from ottla.telemetry.push_work import Pending as PendingPush
@@ -143,10 +146,33 @@ class OneShard:
             for each, answer in answers:
                 each(answer)
 
+    def begin_transaction(
+        self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
+    ) -> tuple[TopicPartition, VerificationGuard | None]:
+        """Let any transaction be open."""
+        return TopicPartition(OFFSETS_TOPIC, 0), None
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        asker: Asker,
+        decide: Callable[[GroupShard, Instant], OwnBatch],
+        guard: VerificationGuard | None,
+    ) -> None:
+        """Decide it, and answer."""
+        try:
+            own = decide(self._shard, Instant(NOW_MS, WALL_MS))
+        except RefusedError as refusal:
+            asker(refusal.code)
+            return
+        own.on_written()
+        asker(own.answer)
+
     def end_transaction(
         self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
     ) -> None:
         """End it at once."""
+        self._shard.store.end_transaction(end.producer_id, is_commit=end.is_commit)
         asker(ErrorCode.NONE)
 
     def shard_of(self, group_id: str) -> GroupShard:

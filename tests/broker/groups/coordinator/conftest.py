@@ -74,6 +74,8 @@ class Coordinated:
             config=config,
             coordinator=self.coordinator,
             metadata=self.metadata,
+            transactions=world.coordinators,
+            timeout_ms=700,
         )
 
     def register(self, api_key: int, handler: Callable[..., Any]) -> None:

@@ -231,10 +231,10 @@ async def test_a_record_that_breaks_the_replay_itself_is_skipped(
     write(world, led, commit(3, "after"))
     replay = GroupShard.replay
 
-    def break_down(shard: GroupShard, key: bytes | None, value: bytes | None) -> None:
+    def break_down(shard: GroupShard, key: bytes | None, *rest: Any) -> None:
         if key is not None and b"unforeseen" in key:
             raise RuntimeError("nobody foresaw this")
-        replay(shard, key, value)
+        replay(shard, key, *rest)
 
     monkeypatch.setattr(GroupShard, "replay", break_down)
     found, skipped = await offsets_after(world, make_coordinator, ["before", "after"])

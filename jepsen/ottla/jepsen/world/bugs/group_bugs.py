@@ -11,6 +11,7 @@ from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer
 from ottla.broker.groups.consumer_records import epoch_record
 from ottla.broker.groups.effects import Outbox
 from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.offset_store import OffsetStore
 from ottla.broker.groups.offsets import CommittedOffset, OffsetTable
 from ottla.broker.groups.rebalance import Rebalancer
 from ottla.broker.groups.shard import GroupShard
@@ -82,7 +83,7 @@ def _deletion_unwritten() -> Any:
 
 
 def _offset_tombstone_unwritten() -> Any:
-    return _unwritten(GroupShard, "_drop_offset")
+    return _unwritten(OffsetStore, "drop")
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from uuid import UUID
 from ottla.broker.groups.consumer_rebalance import MemberHeartbeat
 from ottla.broker.groups.effects import Asker, Instant, MemberClient
 from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.offset_store import TopicCommit
 from ottla.broker.groups.rebalance import Join
-from ottla.broker.groups.shard import GroupShard, TopicCommit
+from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import PartitionState, Provenance

@@ -1,0 +1,228 @@
+"""TxnOffsetCommit: offsets that count when the transaction they are part of is committed.  Pure.
+
+Before the first of them is written, the coordinator of the transaction is asked whether the group's
+partition of `__consumer_offsets` belongs to it, or is told to add it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.groups.commit_rules import TransactionalCommit
+from ottla.broker.groups.commit_wait import told_as
+from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
+from ottla.broker.groups.effects import Asker
+from ottla.broker.groups.offset_store import TopicCommit
+from ottla.broker.logs.transaction_questions import operation_of_offsets, produce_code
+from ottla.broker.logs.transactional_appends import TransactionCoordinators
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import StepPace, Steps, begun
+from ottla.metadata.image import Topic
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.storage.verification import UNGUARDED, VerificationGuard
+from ottla.wire.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+)
+from ottla.wire.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+TRANSACTIONAL_TOPIC_IDS_FROM = 6
+"""The first version that names topics by ids (KIP-1319)."""
+
+OFFSETS_PER_PIECE = 500
+"""Partitions that are committed in one turn of the loop: some ten milliseconds at most."""
+
+TOLD_AS_THEY_ARE = frozenset(
+    (
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    )
+)
+"""What a producer is told as it was said; all else is an error of the coordinator's log."""
+
+
+class TransactionalOffsetsApi:
+    """Serves TxnOffsetCommit 0-6."""
+
+    def __init__(
+        self,
+        coordinator: CoordinatorDoor,
+        metadata: MetadataCache,
+        transactions: TransactionCoordinators,
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """`timeout_ms` is how long a transaction's coordinator may take."""
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._transactions = transactions
+        self._timeout_ms = timeout_ms
+
+    def handle(self, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
+        """Write the offsets of the partitions that exist; answer when they are committed."""
+        version = context.api_version
+        if not request.group_id:
+            return begun(self._refused(context, request, ErrorCode.INVALID_GROUP_ID))
+        operation = operation_of_offsets(version)
+        try:
+            place, guard = self._coordinator.begin_transaction(
+                request.group_id,
+                producer_id=request.producer_id,
+                epoch=request.producer_epoch,
+                is_bumping=operation.is_add,
+            )
+        except RefusedError as refusal:
+            return begun(self._refused(context, request, _told(refusal.code)))
+        if guard is None:
+            return begun(self._commit(context, request, None))
+        if not (operation.is_add or self._transactions.is_verifying):
+            return begun(self._commit(context, request, UNGUARDED))
+        return self._commit_verified(context, request, place, guard)
+
+    async def _commit_verified(
+        self,
+        context: RequestContext,
+        request: TxnOffsetCommitRequest,
+        place: tuple[str, int],
+        guard: VerificationGuard,
+    ) -> Any:
+        """Write the offsets when the transaction's coordinator has answered."""
+        operation = operation_of_offsets(context.api_version)
+        outcome = await self._transactions.ask(
+            request.transactional_id,
+            producer_id=request.producer_id,
+            epoch=request.producer_epoch,
+            operation=operation,
+            partitions=[(place[0], place[1])],
+            timeout_ms=self._timeout_ms,
+        )
+        (code,) = outcome.values()
+        if code is not ErrorCode.NONE:
+            told = _told(produce_code(code, operation))
+            return self._refused(context, request, told)
+        return self._commit(context, request, guard)
+
+    def _commit(
+        self,
+        context: RequestContext,
+        request: TxnOffsetCommitRequest,
+        guard: VerificationGuard | None,
+    ) -> Steps[None]:
+        version = context.api_version
+        pieces: list[list[TopicCommit]] = []
+        known: list[tuple[int, int]] = []
+        pace = StepPace()
+        response, answers = yield from self._unanswered(request, version, pace)
+        for at, asked in enumerate(request.topics):
+            topic = self._topic(asked.name, asked.topic_id, version)
+            if topic is None:
+                continue
+            there: list[TxnOffsetCommitRequestPartition] = []
+            for which, one in enumerate(asked.partitions):
+                if one.partition_index in topic.partitions:
+                    there.append(one)
+                    known.append((at, which))
+                if pace.is_due():
+                    yield
+            for start in range(0, len(there), OFFSETS_PER_PIECE):
+                part = there[start : start + OFFSETS_PER_PIECE]
+                pieces.append([TopicCommit(topic.name, topic.id, part)])
+
+        def answer(said: Sequence[Any]) -> None:
+            codes: list[ErrorCode] = []
+            for piece, each in zip(pieces, said, strict=True):
+                if isinstance(each, ErrorCode):
+                    codes += [_told(each)] * len(piece[0].partitions)
+                else:
+                    codes += each[0]
+            for (at, which), code in zip(known, codes, strict=True):
+                answers[at][which].error_code = code
+            context.slot.complete(response)
+
+        gathering = Gathering(len(pieces), answer)
+        commit = TransactionalCommit(request, version)
+        for at, piece in enumerate(pieces):
+            self._commit_piece(commit, piece, gathering.asker(at), guard)
+            if len(pieces) > 1:
+                yield
+
+    def _commit_piece(
+        self,
+        commit: TransactionalCommit,
+        piece: list[TopicCommit],
+        asker: Asker,
+        guard: VerificationGuard | None,
+    ) -> None:
+        self._coordinator.commit_in_transaction(
+            commit.request.group_id,
+            asker,
+            lambda shard, now: shard.offsets_in_transaction(commit, piece, now),
+            guard,
+        )
+
+    def _topic(self, name: str, topic_id: Any, version: int) -> Topic | None:
+        image = self._metadata.image
+        if version >= TRANSACTIONAL_TOPIC_IDS_FROM:
+            return image.topics.get(topic_id)
+        return image.topic(name)
+
+    def _unanswered(
+        self, request: TxnOffsetCommitRequest, version: int, pace: StepPace
+    ) -> Steps[tuple[TxnOffsetCommitResponse, list[list[TxnOffsetCommitResponsePartition]]]]:
+        """Return the answer as it is for partitions that do not exist, and its partitions."""
+        by_id = version >= TRANSACTIONAL_TOPIC_IDS_FROM
+        response = TxnOffsetCommitResponse()
+        answers = []
+        for asked in request.topics:
+            topic = self._topic(asked.name, asked.topic_id, version)
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic is None and by_id:
+                missing = ErrorCode.UNKNOWN_TOPIC_ID
+            partitions = []
+            for one in asked.partitions:
+                partitions.append(
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=missing
+                    )
+                )
+                if pace.is_due():
+                    yield
+            answers.append(partitions)
+            response.topics.append(
+                TxnOffsetCommitResponseTopic(
+                    name=asked.name, topic_id=asked.topic_id, partitions=partitions
+                )
+            )
+        return response, answers
+
+    def _refused(
+        self, context: RequestContext, request: TxnOffsetCommitRequest, code: ErrorCode
+    ) -> Steps[TxnOffsetCommitResponse]:
+        """Return an answer in which every partition has one code."""
+        response, answers = yield from self._unanswered(request, context.api_version, StepPace())
+        for partitions in answers:
+            for one in partitions:
+                one.error_code = code
+        return response
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    return code if code in TOLD_AS_THEY_ARE or code is ErrorCode.NONE else told_as(code)
