@@ -1,6 +1,7 @@
 """`ottla cleaner` on real processes: passes on demand, a damaged log, a broker that is gone."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 pytestmark = pytest.mark.cluster
 
 TOPIC, KEY_COUNT, RECORD_COUNT = "state", 50, 20_000
+GROUP_COUNT, COMMIT_COUNT, NOTE = 4, 400, "x" * 3_000
+SEGMENT_BYTES = 1 << 20
+"""The least that a topic takes."""
 
 
 def create(bootstrap: str, replica_count: int) -> None:
@@ -126,3 +130,44 @@ def test_a_damaged_log_is_set_aside_with_its_place_and_compacted_once_it_is_mend
     assert fresh.ottla("cleaner", "status").returncode == 0
     fresh.stop_all()
     assert "cannot connect" in fresh.ottla("cleaner", "status", code=3).stderr
+
+
+def test_the_offsets_topic_stays_small_and_a_killed_broker_knows_every_commit(
+    fresh: Any,
+) -> None:
+    settings = {
+        "offsets_topic_num_partitions": "1",
+        "offsets_topic_replication_factor": "1",
+        "offsets_topic_segment_bytes": str(SEGMENT_BYTES),
+        "log_cleaner_backoff_ms": "100",
+    }
+    fresh.start("controller")
+    fresh.start("broker", **settings)
+    create(fresh.bootstrap, 1)
+    config = {"bootstrap.servers": fresh.bootstrap, "enable.auto.commit": False}
+    consumers = [Consumer({**config, "group.id": f"group-{at}"}) for at in range(GROUP_COUNT)]
+    for number in range(1, COMMIT_COUNT + 1):
+        at = TopicPartition(TOPIC, 0, number, NOTE)
+        for consumer in consumers:
+            consumer.commit(offsets=[at], asynchronous=number < COMMIT_COUNT)
+    for consumer in consumers:
+        consumer.close()
+    folder = Path(fresh.node("broker").dir) / "__consumer_offsets-0"
+
+    def size() -> int:
+        return sum(path.stat().st_size for path in folder.glob("*.log"))
+
+    def clean_end() -> int:
+        (broker,) = rows(fresh, "status", "__consumer_offsets")
+        return int(broker["logs"][0]["first_dirty_offset"])
+
+    # What was appended is many times what the topic may hold: the active segment, and little else.
+    fresh.wait_for(lambda: size() < 2 * SEGMENT_BYTES, "a small log")
+    assert clean_end() * len(NOTE) > 3 * SEGMENT_BYTES
+    fresh.end("broker", signal.SIGKILL)
+    fresh.start("broker", **settings)
+    for at in range(GROUP_COUNT):
+        reader = Consumer({**config, "group.id": f"group-{at}"})
+        (found,) = reader.committed([TopicPartition(TOPIC, 0)], timeout=30)
+        assert found.offset == COMMIT_COUNT
+        reader.close()
