@@ -64,7 +64,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "broker": ("network", "cluster", "replicas", "logs", "groups", "transactions", "metrics"),
     "client": ("network", "produce", "fetch", "groups", "admin_parts", "testing"),
     "pipeline": ("run", "write", "read", "archive", "doctor", "rollup"),
-    "cli": ("cluster", "topics", "records", "logs", "groups", "metrics", "pipelines", "lab"),
+    "cli": (
+        "cluster",
+        "topics",
+        "records",
+        "logs",
+        "groups",
+        "transactions",
+        "metrics",
+        "pipelines",
+        "lab",
+    ),
 }
 
 SHARED_MODULES: dict[str, tuple[str, ...]] = {

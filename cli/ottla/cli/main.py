@@ -43,6 +43,9 @@ COMMANDS = {
     "group": Command(
         "ottla.cli.groups.group", "list, describe, reset and delete groups of consumers"
     ),
+    "txn": Command(
+        "ottla.cli.transactions.txn", "list and describe transactions, find and abort hanging ones"
+    ),
     "produce": Command("ottla.cli.records.produce", "write records from standard input"),
     "consume": Command("ottla.cli.records.consume", "print records"),
     "log": Command(

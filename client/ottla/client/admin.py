@@ -1,4 +1,4 @@
-"""What operators ask: topics, settings, replicas, compaction, groups, telemetry, the cluster.
+"""What operators ask, from topics and replicas to groups, transactions and the cluster itself.
 
 `async with open_admin(…) as admin`.  A call that is refused raises RefusedError with Kafka's code;
 trouble that passes (a controller that changes, a connection that is lost) is sat out up to the
@@ -14,6 +14,7 @@ from ottla.client.admin_parts.admin_groups import GroupCalls
 from ottla.client.admin_parts.admin_replicas import ReplicaCalls
 from ottla.client.admin_parts.admin_telemetry import TelemetryCalls
 from ottla.client.admin_parts.admin_topics import TopicCalls
+from ottla.client.admin_parts.admin_transactions import TransactionCalls
 from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import open_cluster
 
@@ -22,7 +23,15 @@ ANSWER_WAIT_S = 5.0
 network turns its reason into a lost connection, with more a broker that hangs is noticed later."""
 
 
-class Admin(TopicCalls, TelemetryCalls, ReplicaCalls, CleanerCalls, GroupCalls, ClusterCalls):
+class Admin(
+    TopicCalls,
+    TelemetryCalls,
+    ReplicaCalls,
+    CleanerCalls,
+    GroupCalls,
+    TransactionCalls,
+    ClusterCalls,
+):
     """An operator's view; made by `open_admin`."""
 
 

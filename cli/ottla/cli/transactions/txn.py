@@ -1,0 +1,315 @@
+"""`ottla txn list|describe|producers|find-hanging|abort`."""
+
+import argparse
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from ottla.cli.cluster.cleaner_targets import NamedLogs, parse_named
+from ottla.cli.common import (
+    add_cluster_arguments,
+    add_format_argument,
+    bootstrap_of,
+    counted,
+    print_json,
+    print_table,
+    run_async,
+)
+from ottla.cli.outcomes import show
+from ottla.cli.terminal import note, say
+from ottla.cli.times import parse_duration
+from ottla.cli.transactions.hanging import (
+    LATE_MS,
+    OpenTransaction,
+    hanging_of,
+    open_transactions,
+)
+from ottla.client.admin import Admin, open_admin
+from ottla.client.admin_parts.admin_replicas import ActiveProducer
+from ottla.client.admin_parts.admin_transactions import TransactionDescription
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import Offset, ProducerId, TopicPartition
+
+TIMEOUT_MS_MAX = 15 * 60_000
+"""transaction.max.timeout.ms, unless a cluster changes it."""
+
+LIST_COLUMNS = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR")
+PRODUCER_COLUMNS = (
+    "TOPIC", "PARTITION", "PRODUCER-ID", "EPOCH", "LAST-SEQUENCE", "LAST-WRITE",
+    "COORDINATOR-EPOCH", "OPEN-FROM",
+)  # fmt: skip
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of 'ottla txn'."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    list_ = verbs.add_parser("list", help="list transactional ids and their states")
+    describe_ = verbs.add_parser(
+        "describe", help="show what coordinators know of transactional ids"
+    )
+    producers_ = verbs.add_parser(
+        "producers", help="show who writes to partitions, and what is open"
+    )
+    hanging_ = verbs.add_parser(
+        "find-hanging", help="find transactions that have no coordinator any more"
+    )
+    abort_ = verbs.add_parser("abort", help="abort a hanging transaction in one partition")
+    list_.add_argument(
+        "--state", action="append", default=[], help="only in such a state: Ongoing, …"
+    )
+    list_.add_argument(
+        "--producer-id",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="only of producers",
+    )
+    list_.add_argument("--longer-than", metavar="TIME", help="only open for longer, such as 90s")
+    list_.add_argument("--match", metavar="REGEX", help="only ids that an expression (RE2) matches")
+    describe_.add_argument("ids", nargs="+", metavar="TRANSACTIONAL-ID")
+    producers_.add_argument("named", nargs="+", metavar="TOPIC[:PARTITION]")
+    hanging_.add_argument(
+        "named", nargs="*", metavar="TOPIC[:PARTITION]", help="default: all topics"
+    )
+    hanging_.add_argument(
+        "--longer-than",
+        metavar="TIME",
+        help="without a record for longer (default: 20m, the longest timeout and five minutes)",
+    )
+    abort_.add_argument("named", metavar="TOPIC:PARTITION")
+    abort_.add_argument(
+        "--start-offset", required=True, type=int, metavar="N", help="where it begins (OPEN-FROM)"
+    )
+    abort_.add_argument(
+        "--force", action="store_true", help="also one that its coordinator may still commit"
+    )
+    for verb in (list_, describe_, producers_, hanging_, abort_):
+        add_cluster_arguments(verb)
+        add_format_argument(verb)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one verb against the cluster."""
+
+    async def body() -> int:
+        async with open_admin(bootstrap_of(arguments)) as admin:
+            return await VERBS[arguments.verb](admin, arguments)
+
+    return run_async(body)
+
+
+async def list_transactions(admin: Admin, arguments: argparse.Namespace) -> int:
+    """List the transactional ids of all coordinators."""
+    found = await admin.list_transactions(
+        states=arguments.state,
+        producer_ids=map(ProducerId, arguments.producer_id),
+        longer_than_ms=_duration_ms(arguments.longer_than, None),
+        pattern=arguments.match,
+    )
+    rows = [(one.transactional_id, one.state, one.producer_id, one.coordinator) for one in found]
+    show(arguments, LIST_COLUMNS, rows, command="txn")
+    return 0
+
+
+async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Show every transactional id, or say why not."""
+    found, refusals = [], []
+    for transactional_id in dict.fromkeys(arguments.ids):
+        try:
+            found.append(await admin.describe_transaction(transactional_id))
+        except RefusedError as refusal:
+            refusals.append(_of_id(transactional_id, refusal))
+    if arguments.format == "json":
+        print_json([_object(one) for one in found])
+    else:
+        for number, one in enumerate(found):
+            if number:
+                say()
+            _say_transaction(one)
+    for one_refused in refusals[:-1]:
+        note(f"ottla txn: {one_refused}")
+    if refusals:
+        raise refusals[-1]
+    return 0
+
+
+def _of_id(transactional_id: str, refusal: RefusedError) -> RefusedError:
+    if refusal.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return refusal
+    return RefusedError(
+        refusal.code,
+        f"no coordinator knows transactional id {transactional_id!r}; see 'ottla txn list'",
+    )
+
+
+def _say_transaction(one: TransactionDescription) -> None:
+    say(
+        f"{one.transactional_id}: {one.state}, producer {one.producer_id} of epoch "
+        f"{one.producer_epoch}, coordinated by broker {one.coordinator}"
+    )
+    began = "" if one.start_ms is None else f"began {_moment(one.start_ms)}, "
+    say(f"{began}timeout {one.timeout_ms:,} ms, {counted(len(one.partitions), 'partition')}")
+    if one.partitions:
+        print_table(("TOPIC", "PARTITION"), sorted(one.partitions))
+
+
+def _object(one: TransactionDescription) -> dict[str, object]:
+    return {
+        "transactional_id": one.transactional_id,
+        "coordinator": one.coordinator,
+        "state": one.state,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "timeout_ms": one.timeout_ms,
+        "start_ms": one.start_ms,
+        "partitions": [str(at) for at in sorted(one.partitions)],
+    }
+
+
+async def producers(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Show the producers that partitions' leaders remember."""
+    found = await admin.describe_producers(await _partitions(admin, arguments.named))
+    rows = [
+        _producer_row(at, producer, is_json=arguments.format == "json")
+        for at in sorted(found)
+        for producer in sorted(found[at])
+    ]
+    show(arguments, PRODUCER_COLUMNS, rows, command="txn")
+    return 0
+
+
+def _producer_row(
+    at: TopicPartition, producer: ActiveProducer, *, is_json: bool
+) -> tuple[object, ...]:
+    last_ms = producer.last_timestamp_ms
+    return (
+        at.topic,
+        at.partition,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence if producer.last_sequence >= 0 else None,
+        last_ms if is_json else _moment(last_ms),
+        producer.coordinator_epoch if producer.coordinator_epoch >= 0 else None,
+        producer.transaction_start,
+    )
+
+
+async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Show the transactions that no coordinator will end; exit code 1 when there are some."""
+    longer_than_ms = _duration_ms(arguments.longer_than, TIMEOUT_MS_MAX + LATE_MS)
+    assert longer_than_ms is not None
+    found = await admin.describe_producers(await _partitions(admin, arguments.named))
+    before_ms = int(time.time() * 1_000) - longer_than_ms
+    hanging = await _without_coordinator(admin, open_transactions(found, before_ms=before_ms))
+    rows = [
+        _producer_row(one.at, one.producer, is_json=arguments.format == "json") for one in hanging
+    ]
+    if arguments.format == "json" or rows:
+        show(arguments, PRODUCER_COLUMNS, rows, command="txn")
+    else:
+        say("no transaction hangs")
+    if rows and arguments.format != "json":
+        first = hanging[0]
+        say()
+        say(
+            f"'ottla txn abort {first.at.topic}:{first.at.partition} --start-offset {first.start}' "
+            "aborts the first of them"
+        )
+    return 1 if rows else 0
+
+
+async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Abort one open transaction in its partition."""
+    named = parse_named(arguments.named)
+    if named.partition is None:
+        raise ConfigError("TOPIC:PARTITION", f"is {arguments.named!r}; it must name one partition")
+    at = TopicPartition(named.topic, named.partition)
+    found = await admin.describe_producers(await _partitions(admin, [arguments.named]))
+    start = Offset(arguments.start_offset)
+    chosen = [one for one in open_transactions(found) if one.start == start]
+    if not chosen:
+        raise RefusedError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"no transaction is open in {at} from offset {start} on; see "
+            f"'ottla txn producers {arguments.named}'",
+        )
+    if not arguments.force and not await _without_coordinator(admin, chosen):
+        raise RefusedError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"the transaction in {at} from offset {start} on is its coordinator's to end, which "
+            "does so at its timeout; --force aborts it here all the same",
+        )
+    (one,) = chosen
+    await admin.abort_transaction(at, one.producer)
+    row = (at.topic, at.partition, one.producer.producer_id, start)
+    show(arguments, ("TOPIC", "PARTITION", "PRODUCER-ID", "ABORTED-FROM"), [row], command="txn")
+    return 0
+
+
+async def _without_coordinator(
+    admin: Admin, open_: Iterable[OpenTransaction]
+) -> list[OpenTransaction]:
+    """Return those that no coordinator has."""
+    found = list(open_)
+    ids = {one.producer.producer_id for one in found}
+    owners: dict[ProducerId, list[TransactionDescription]] = {}
+    if ids:
+        for listed in await admin.list_transactions(producer_ids=sorted(ids)):
+            try:
+                owner = await admin.describe_transaction(listed.transactional_id)
+            except RefusedError as refusal:
+                if refusal.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
+                continue  # it expired meanwhile
+            owners.setdefault(owner.producer_id, []).append(owner)
+    return hanging_of(found, owners)
+
+
+async def _partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
+    """Return the partitions that are named, or all there are.
+
+    Raises RefusedError(UNKNOWN_TOPIC_OR_PARTITION) if one does not exist.
+    """
+    named = [parse_named(text) for text in texts]
+    topics = sorted({one.topic for one in named}) if named else await _all_topics(admin)
+    present = {
+        topic: [one.partition for one in (await admin.describe_topic(topic)).partitions]
+        for topic in topics
+    }
+    wanted = named or [NamedLogs(topic, None) for topic in topics]
+    found: dict[TopicPartition, None] = {}
+    for topic, index in wanted:
+        if index is not None and index not in present[topic]:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has no partition {index}; it has "
+                f"{counted(len(present[topic]), 'partition')}",
+            )
+        for partition in present[topic] if index is None else [index]:
+            found[TopicPartition(topic, partition)] = None
+    return list(found)
+
+
+async def _all_topics(admin: Admin) -> list[str]:
+    """Return all names; internal topics have transactions as well."""
+    return sorted(topic.name or "" for topic in (await admin.cluster.metadata()).topics)
+
+
+def _duration_ms(text: str | None, default: int | None) -> int | None:
+    return default if text is None else int(parse_duration("--longer-than", text) * 1_000)
+
+
+def _moment(ms: int) -> str:
+    return (
+        datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if ms >= 0 else "-"
+    )
+
+
+VERBS = {
+    "list": list_transactions,
+    "describe": describe,
+    "producers": producers,
+    "find-hanging": find_hanging,
+    "abort": abort,
+}

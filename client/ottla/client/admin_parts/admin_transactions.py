@@ -1,0 +1,188 @@
+"""Transactions as their coordinators know them, and the end of one that no coordinator ends.
+
+A coordinator knows its transactions by transactional id; a partition's leader knows the open ones
+by producer id (`describe_producers`).  A transaction that hangs is one of the second kind that no
+coordinator has any more: it holds back all readers of committed records.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from ottla.client.admin_parts.admin_calls import AdminCalls, refusal_of
+from ottla.client.admin_parts.admin_replicas import ActiveProducer
+from ottla.client.network.cluster import raise_for
+from ottla.client.network.told import only
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId, ProducerId, TopicPartition
+from ottla.wire.apis import COORDINATOR_KEYS_FROM
+from ottla.wire.messages.describe_transactions_request import DescribeTransactionsRequest
+from ottla.wire.messages.describe_transactions_response import DescribeTransactionsResponse
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from ottla.wire.messages.list_transactions_request import ListTransactionsRequest
+from ottla.wire.messages.list_transactions_response import ListTransactionsResponse
+from ottla.wire.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
+
+TRANSACTION_KEY_TYPE = 1
+DURATION_FROM, PATTERN_FROM = 1, 2
+"""The versions of ListTransactions that filter by duration and by pattern."""
+
+ANY_COORDINATOR_EPOCH = 0
+"""What a marker says where no earlier one told the partition a coordinator's epoch."""
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id in a list of all."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    state: str
+    coordinator: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDescription:
+    """What the coordinator knows of a transactional id."""
+
+    transactional_id: str
+    coordinator: NodeId
+    state: str
+    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."""
+    producer_id: ProducerId
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int | None
+    """When the transaction began, in wall time; None where none is open."""
+    partitions: frozenset[TopicPartition]
+
+
+class TransactionCalls(AdminCalls):
+    """Calls about transactions."""
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[ProducerId] = (),
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """Return the transactional ids of all coordinators that pass every filter, by their names.
+
+        `pattern` is a regular expression (RE2) of the whole id.  Raises
+        RefusedError(INVALID_REQUEST) for a state that there is not, (UNSUPPORTED_VERSION) where a
+        broker is too old for a filter.
+        """
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=-1 if longer_than_ms is None else longer_than_ms,
+            transactional_id_pattern=pattern,
+        )
+        found = []
+        for broker in (await self._cluster.metadata([])).brokers:
+            node = NodeId(broker.node_id)
+            found += await self._sit_out(partial(self._listed_by, node, request))
+        return sorted(found)
+
+    async def _listed_by(
+        self, node: NodeId, request: ListTransactionsRequest
+    ) -> list[TransactionListing]:
+        version = await self._cluster.version_of(request.API_KEY, node)
+        for is_wanted, first, what in (
+            (request.duration_filter >= 0, DURATION_FROM, "how long they are open"),
+            (request.transactional_id_pattern is not None, PATTERN_FROM, "a pattern"),
+        ):
+            if is_wanted and version < first:
+                raise RefusedError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"broker {node} does not know how to list transactions by {what}",
+                )
+        answer = await self._cluster.request(request, ListTransactionsResponse, node=node)
+        raise_for(answer.error_code)
+        if answer.unknown_state_filters:
+            names = ", ".join(map(repr, answer.unknown_state_filters))
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"there is no state {names}; states are Empty, Ongoing, PrepareCommit, "
+                "PrepareAbort, CompleteCommit and CompleteAbort",
+            )
+        return [
+            TransactionListing(
+                one.transactional_id, ProducerId(one.producer_id), one.transaction_state, node
+            )
+            for one in answer.transaction_states
+        ]
+
+    async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Return what its coordinator knows; TRANSACTIONAL_ID_NOT_FOUND for an unknown one."""
+        return await self._sit_out(partial(self._described_once, transactional_id))
+
+    async def _described_once(self, transactional_id: str) -> TransactionDescription:
+        node = await self._transaction_coordinator(transactional_id)
+        answer = await self._cluster.request(
+            DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+            DescribeTransactionsResponse,
+            node=node,
+        )
+        told = only(answer.transaction_states, "transaction")
+        raise_for(told.error_code, f"transactional id {transactional_id!r}")
+        return TransactionDescription(
+            transactional_id=transactional_id,
+            coordinator=node,
+            state=told.transaction_state,
+            producer_id=ProducerId(told.producer_id),
+            producer_epoch=told.producer_epoch,
+            timeout_ms=told.transaction_timeout_ms,
+            start_ms=told.transaction_start_time_ms
+            if told.transaction_start_time_ms >= 0
+            else None,
+            partitions=frozenset(
+                TopicPartition(topic.topic, index)
+                for topic in told.topics
+                for index in topic.partitions
+            ),
+        )
+
+    async def _transaction_coordinator(self, transactional_id: str) -> NodeId:
+        request = FindCoordinatorRequest(
+            key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id]
+        )
+        answer = await self._cluster.request(
+            request, FindCoordinatorResponse, version=COORDINATOR_KEYS_FROM
+        )
+        found = only(answer.coordinators, "coordinator")
+        raise_for(found.error_code, found.error_message or None)
+        return NodeId(found.node_id)
+
+    async def abort_transaction(self, at: TopicPartition, producer: ActiveProducer) -> None:
+        """Write the abort of a producer's open transaction into one partition.
+
+        No other partition hears of it.  Where a coordinator still has the transaction, this breaks
+        the promise that all of its partitions end alike.
+        """
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=at.topic, partition_indexes=[at.partition])],
+            coordinator_epoch=max(producer.coordinator_epoch, ANY_COORDINATOR_EPOCH),
+        )
+        await self._sit_out(partial(self._mark_once, at, marker))
+
+    async def _mark_once(self, at: TopicPartition, marker: WritableTxnMarker) -> None:
+        leader = await self._cluster.leader_of(at)
+        answer = await self._cluster.request(
+            WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse, node=leader
+        )
+        told = only(only(only(answer.markers, "marker").topics, "topic").partitions, "partition")
+        if (refusal := refusal_of(told.error_code)) is not None:
+            self._cluster.forget_leaders()
+            raise refusal
