@@ -1,0 +1,130 @@
+"""`ottla txn` beside a librdkafka producer's transactions, on a real broker."""
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trio
+
+from ottla.cli.transactions import txn
+from ottla.client.admin import open_admin
+from ottla.client.testing import open_test_cluster
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
+
+TIMEOUT_S = 60
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+async def ottla_txn(bootstrap: str, *arguments: str) -> int:
+    parser = ArgumentParser()
+    txn.configure(parser)
+    parsed = parser.parse_args([*arguments, "--bootstrap", bootstrap])
+    async with open_admin(bootstrap) as admin:
+        return await txn.VERBS[parsed.verb](admin, parsed)
+
+
+def open_transaction(bootstrap: str, transactional_id: str) -> Any:
+    """Return a producer with a transaction of one record in t-0 that is open."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("t", b"x", partition=0)
+    producer.flush(30)
+    return producer
+
+
+async def test_a_transaction_is_seen_by_all_verbs_until_it_has_ended(capsys: Any) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster() as cluster:
+            bootstrap = cluster.bootstrap
+            async with open_admin(bootstrap) as admin:
+                await admin.create_topic("t", partition_count=2)
+            producer = await in_thread(lambda: open_transaction(bootstrap, "payments"))
+
+            assert await ottla_txn(bootstrap, "list", "--state", "Ongoing") == 0
+            assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["payments", "Ongoing"]
+            assert await ottla_txn(bootstrap, "list", "--match", "pay.*", "--format=json") == 0
+            (listed,) = json.loads(capsys.readouterr().out)
+            assert await ottla_txn(bootstrap, "list", "--longer-than", "1h") == 0
+            assert "payments" not in capsys.readouterr().out
+
+            assert await ottla_txn(bootstrap, "describe", "payments", "--format=json") == 0
+            (described,) = json.loads(capsys.readouterr().out)
+            assert described["state"] == "Ongoing"
+            assert described["partitions"] == ["t-0"]
+            assert described["producer_id"] == listed["producer_id"]
+
+            assert await ottla_txn(bootstrap, "producers", "t", "--format=json") == 0
+            (written,) = json.loads(capsys.readouterr().out)
+            assert (written["partition"], written["open_from"]) == (0, 0)
+            assert written["producer_id"] == listed["producer_id"]
+
+            # Its coordinator has it: it does not hang, however long it is open.
+            assert await ottla_txn(bootstrap, "find-hanging", "--longer-than", "0s") == 0
+            assert "no transaction hangs" in capsys.readouterr().out
+            with pytest.raises(RefusedError, match="--force"):
+                await ottla_txn(bootstrap, "abort", "t:0", "--start-offset", "0")
+
+            await in_thread(lambda: producer.commit_transaction(30))
+            assert await ottla_txn(bootstrap, "producers", "t", "--format=json") == 0
+            (written,) = json.loads(capsys.readouterr().out)
+            assert written["open_from"] is None
+
+
+async def test_what_is_aborted_by_force_is_open_no_longer(capsys: Any) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster() as cluster:
+            bootstrap = cluster.bootstrap
+            async with open_admin(bootstrap) as admin:
+                await admin.create_topic("t")
+                producer = await in_thread(lambda: open_transaction(bootstrap, "payments"))
+                wanted = ["abort", "t:0", "--start-offset", "0", "--force"]
+                assert await ottla_txn(bootstrap, *wanted) == 0
+                assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["t", "0"]
+                (found,) = (await admin.describe_producers([TopicPartition("t", 0)])).values()
+                assert [one.transaction_start for one in found] == [None]
+            del producer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["describe", "lost"], "no coordinator knows transactional id 'lost'"),
+        (["list", "--state", "Busy"], "there is no state 'Busy'"),
+        (["list", "--match", "("], "INVALID_REGULAR_EXPRESSION"),
+        (["list", "--longer-than", "soon"], "must be a duration"),
+        (["producers", "none"], "there is no topic 'none'"),
+        (["producers", "t:7"], "topic 't' has no partition 7; it has 1 partition"),
+        (["abort", "t", "--start-offset", "0"], "must name one partition"),
+        (["abort", "t:0", "--start-offset", "3"], "no transaction is open in t-0 from offset 3"),
+    ],
+)
+async def test_what_is_not_there_is_one_sentence(arguments: list[str], error: str) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster() as cluster:
+            async with open_admin(cluster.bootstrap) as admin:
+                await admin.create_topic("t")
+            with pytest.raises((RefusedError, ConfigError), match=error.replace("(", r"\(")):
+                await ottla_txn(cluster.bootstrap, *arguments)
+
+
+async def test_an_unknown_id_beside_a_known_one_is_told_last(capsys: Any) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster() as cluster:
+            async with open_admin(cluster.bootstrap) as admin:
+                await admin.create_topic("t")
+            producer = await in_thread(lambda: open_transaction(cluster.bootstrap, "known"))
+            with pytest.raises(RefusedError) as refused:
+                await ottla_txn(cluster.bootstrap, "describe", "unknown", "known")
+            assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            assert "known: Ongoing" in capsys.readouterr().out
+            del producer
