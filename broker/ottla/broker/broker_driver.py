@@ -246,6 +246,8 @@ class Broker:
             purgatory=self.purgatory,
             member=self.member,
             shards=self._groups.shards,
+            transaction_shards=self._transactions.shards,
+            transactions=lambda: {**self._transactions.metrics(), **self._markers.metrics()},
             network=lambda: self.server.metrics,
             heartbeats=self.lifecycle.metrics,
             errors=self.errors,

@@ -8,11 +8,16 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla.broker.metrics.transaction_metrics import transaction_families
+from ottla.broker.transactions.transaction import TransactionFacts
+from ottla.broker.transactions.transaction_records import state_record
+from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.client import open_admin, open_producer
 from ottla.client.network.connection import open_connection
 from ottla.client.testing import ClusterUnderTest, import_cluster, open_test_cluster
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.ids import Epoch, NodeId, ProducerId, TopicPartition
+from ottla.model.settings.transactions import TransactionConfig
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse
 from ottla.wire.messages.produce_request import (
@@ -299,3 +304,41 @@ async def test_the_log_cleaner_shows_what_it_does_and_what_it_leaves(
         "kafka_log_logcleanermanager_uncleanable_bytes", logDirectory=directory
     )
     assert uncleanable > len(VALUE)
+
+
+async def test_transactions_are_counted_by_their_state() -> None:
+    shard = TransactionShard(
+        TransactionConfig(),
+        index=0,
+        coordinator_epoch=Epoch(0),
+        take_id=lambda: ProducerId(7),
+        server_version=lambda: 2,
+    )
+    facts = TransactionFacts(
+        producer_id=ProducerId(7), producer_epoch=0, timeout_ms=1, last_update_ms=0
+    )
+    for transactional_id in ("a", "b"):
+        shard.replay(*state_record(transactional_id, facts, 2))
+    figures = {
+        "transactions.load.ms.max": 9,
+        "transactions.load.ms.avg": 5,
+        "transactions.markers.unknown.destination": 3,
+        "transactions.completions.retried": 2,
+        "transactions.markers.waiting": 4,
+        "transactions.markers.superseded": 1,
+    }
+    found = {
+        (family.name, *labels): value
+        for family in transaction_families([shard], figures)
+        for labels, value in family.samples
+    }
+    assert found["ottla_transactional_ids", "Empty"] == 2
+    assert found["ottla_transactional_ids", "Ongoing"] == 0
+    marker = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+    assert found[f"{marker}unknowndestinationqueuesize",] == 3
+    assert found[f"{marker}logappendretryqueuesize",] == 2
+    coordinator = "kafka_server_transaction_coordinator_metrics_"
+    assert found[f"{coordinator}partition_load_time_max",] == 9
+    assert found[f"{coordinator}partition_load_time_avg",] == 5
+    assert found["ottla_transaction_markers_waiting",] == 4
+    assert found["ottla_transactions_superseded_total",] == 1

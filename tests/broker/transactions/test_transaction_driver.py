@@ -268,6 +268,8 @@ async def test_an_id_that_was_not_used_for_long_is_forgotten(
         await trio.sleep(0.2)
         assert await transactions.state("old") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert await transactions.state("open") == "Ongoing"
+        (shard,) = transactions.coordinator.shards()
+        assert +shard.counts == {TransactionStatus.EMPTY: 1, TransactionStatus.ONGOING: 1}
         assert written(led)[-1] == ("old", None)
         mapping = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert await transactions.add((1_000, 0), transactional_id="old") == [mapping]

@@ -18,6 +18,7 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.metrics.cleaner_metrics import cleaner_families
 from ottla.broker.metrics.families import counter, gauge, gauges
 from ottla.broker.metrics.partition_metrics import partition_families
+from ottla.broker.metrics.transaction_metrics import transaction_families
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.replicas.flush_driver import Flusher
@@ -25,6 +26,7 @@ from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
+from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.process_metrics_driver import unexpected_error_families
 from ottla.node.quorum_driver import QuorumMember
@@ -39,7 +41,15 @@ from ottla.telemetry.instruments import (
 )
 from ottla.telemetry.kafka_names import prometheus_name
 
-DELAYED_OPERATIONS = ("Produce", "Fetch", "DeleteRecords", "GroupCommit", "Metadata")
+DELAYED_OPERATIONS = (
+    "Produce",
+    "Fetch",
+    "DeleteRecords",
+    "GroupCommit",
+    "TransactionCommit",
+    "TransactionLoad",
+    "Metadata",
+)
 """The kinds of entries in the purgatory; the first three are Kafka's names."""
 
 FLUSH_WINDOW_MS = 60_000
@@ -65,6 +75,8 @@ class BrokerParts:
     purgatory: Purgatory
     member: QuorumMember
     shards: Callable[[], Iterable[GroupShard]]
+    transaction_shards: Callable[[], Iterable[TransactionShard]]
+    transactions: Callable[[], Mapping[str, float]]
     network: Callable[[], Mapping[str, float]]
     heartbeats: Callable[[], Mapping[str, float]]
     errors: UnexpectedErrors
@@ -84,6 +96,9 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: _flushes(parts))
     registry.register(lambda: _network(parts.network()))
     registry.register(lambda: _groups(list(parts.shards())))
+    registry.register(
+        lambda: transaction_families(parts.transaction_shards(), parts.transactions())
+    )
     registry.register(lambda: quorum_families(parts.member, parts.now_ms()))
     registry.register(lambda: metadata_families(parts.member))
     registry.register(lambda: _heartbeats(parts.heartbeats()))

@@ -362,7 +362,7 @@ class TransactionCoordinator:
         loads_ms = [led.load_ms for led in self._led.values() if led.load_ms is not None]
         return {
             "transactions.ids": sum(len(shard.transactions) for shard in shards),
-            "transactions.open": sum(shard.open_count() for shard in shards),
+            "transactions.open": sum(shard.open_count for shard in shards),
             "transactions.completions.retried": sum(shard.uncompleted_count for shard in shards),
             "transactions.records.skipped": self._skipped_count,
             "transactions.partitions.loading": sum(

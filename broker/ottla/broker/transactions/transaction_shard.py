@@ -8,6 +8,7 @@ Invariants: those of `transaction.py`.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,6 @@ from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.transaction import (
     IDLE,
     NO_PRODUCER_EPOCH,
-    NO_START,
     PREPARED,
     Transaction,
     TransactionFacts,
@@ -98,6 +98,8 @@ class TransactionShard:
         self._uncompleted: list[Transaction] = []
         self.transactions: dict[str, Transaction] = {}
         """By transactional id."""
+        self.counts: Counter[TransactionStatus] = Counter()
+        """Number of these in each state."""
 
     def take_effects(self) -> ShardEffects:
         """Return what there is to do; it is the caller's now."""
@@ -112,10 +114,23 @@ class TransactionShard:
         if said is None:
             raise CorruptDataError("a key of a later version")
         transactional_id, facts = said
-        if facts is None:
-            self.transactions.pop(transactional_id, None)
-        else:
-            self.transactions[transactional_id] = Transaction(transactional_id, facts)
+        self._drop(transactional_id)
+        if facts is not None:
+            self._put(Transaction(transactional_id, facts))
+
+    def _put(self, transaction: Transaction) -> None:
+        self.transactions[transaction.transactional_id] = transaction
+        self.counts[transaction.facts.status] += 1
+
+    def _drop(self, transactional_id: str) -> None:
+        transaction = self.transactions.pop(transactional_id, None)
+        if transaction is not None:
+            self.counts[transaction.facts.status] -= 1
+
+    def _apply(self, transaction: Transaction, facts: TransactionFacts) -> None:
+        self.counts[transaction.facts.status] -= 1
+        transaction.apply(facts)
+        self.counts[facts.status] += 1
 
     def resume(self, now: Instant) -> Iterator[None]:
         """Send the markers again of what was prepared by a coordinator before this one."""
@@ -164,7 +179,8 @@ class TransactionShard:
         facts = TransactionFacts(
             producer_id=self._take_id(), timeout_ms=timeout_ms, last_update_ms=now.wall_ms
         )
-        made = self.transactions[transactional_id] = Transaction(transactional_id, facts)
+        made = Transaction(transactional_id, facts)
+        self._put(made)
         return made
 
     def add(
@@ -287,7 +303,7 @@ class TransactionShard:
     def _forget(self, expired: list[Transaction]) -> None:
         def on_committed(now: Instant) -> None:
             for transaction in expired:
-                del self.transactions[transaction.transactional_id]
+                self._drop(transaction.transactional_id)
 
         def on_refused() -> None:
             for transaction in expired:
@@ -309,14 +325,14 @@ class TransactionShard:
         self, transaction: Transaction, facts: TransactionFacts, asker: Asker | None, answer: Any
     ) -> None:
         def on_committed(now: Instant) -> None:
-            transaction.apply(facts)
+            self._apply(transaction, facts)
             if facts.status in PREPARED:
                 self._send_markers(transaction, now)
 
         def on_refused() -> None:
             transaction.give_up()
             if transaction.facts.producer_epoch == NO_PRODUCER_EPOCH:
-                del self.transactions[transaction.transactional_id]
+                self._drop(transaction.transactional_id)
 
         self._effects.writes.append(
             StateWrite(
@@ -367,7 +383,7 @@ class TransactionShard:
             StateWrite(
                 records=[self._record(transaction, facts)],
                 timeout_ms=UNANSWERED_TIMEOUT_MS,
-                on_committed=lambda now: transaction.apply(facts),
+                on_committed=lambda now: self._apply(transaction, facts),
                 # It stays pending: there is no other outcome.
                 on_refused=lambda: self._uncompleted.append(transaction),
             )
@@ -397,9 +413,7 @@ class TransactionShard:
             raise RefusedError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return transaction.facts
 
+    @property
     def open_count(self) -> int:
-        """Return how many transactions are open or being ended."""
-        return sum(
-            one.facts.start_ms != NO_START and one.facts.status not in IDLE
-            for one in self.transactions.values()
-        )
+        """Number of transactions that are open or being ended."""
+        return sum(count for status, count in self.counts.items() if status not in IDLE)
