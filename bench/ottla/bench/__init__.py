@@ -12,6 +12,7 @@ timeline.py    what clients saw, second by second: table, picture, longest gaps
 clusters.py    what needs a cluster of its own: start, failover, replication, heartbeats
 storage.py     appends, recovery, and a broker of many partitions
 cold_backlog.py   a consumer of a cold backlog beside a producer and a tailing consumer
+compaction_beside.py  a compaction beside a producer and a tailing consumer, and paced_load.py both
 cleaner_passes.py records per second of the log cleaner's passes
 log_moves.py      a log of 2 GB moves to another directory beside its producer
 local_cluster.py  that cluster: `ottla up` in a process, asked and hurt

@@ -372,6 +372,9 @@ BENCHES: dict[str, Bench] = {
         "rounds format",
     ),
     "cold": Bench("delay of a producer beside a consumer of a cold backlog", "rounds format"),
+    "compaction": Bench(
+        "delay of a producer and of a tailing consumer beside a compaction", "rounds format"
+    ),
     "instructions": Bench("instructions of a broker per request (callgrind)", "rounds format"),
     "append": Bench("one append to a log, of batches of 1, 16 and 1024 KiB", "rounds format"),
     "recovery": Bench(

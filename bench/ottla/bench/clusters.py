@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from ottla.bench.cold_backlog import cold
+from ottla.bench.compaction_beside import compaction
 from ottla.bench.instructions import instructions
 from ottla.bench.load import Load, Progress, library, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_local_cluster
@@ -225,6 +226,7 @@ MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
     "recovery": recovery,
     "partitions": partitions,
     "cold": cold,
+    "compaction": compaction,
     "log-move": log_move,
 }
 """By the name they have on the command line."""

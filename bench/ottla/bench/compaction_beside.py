@@ -1,0 +1,183 @@
+"""What a running compaction costs those beside it: a producer, and who tails its topic.
+
+Phases take turns on one broker: without a compaction, and while one goes over a log of many records
+of which three in ten keys are live.  The load is half of what the machine bears, producer and
+consumer included; the cleaner is nice, as always.
+"""
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, NamedTuple
+
+from ottla.bench.load import SILENCE_S, Load, Progress, library, make_topic, produce
+from ottla.bench.local_cluster import StartedCluster, open_cluster_in
+from ottla.bench.paced_load import RECORD_BYTES, PacedLoad
+from ottla.bench.requests import Waited
+from ottla.model.errors import ErrorCode, RefusedError
+
+STEADY = "ottla-bench-steady"
+PROBE_COUNT = 200_000
+"""Records as fast as they are taken: half of that rate is the load."""
+
+DIRTY_RECORDS = 2_000_000
+DIRTY_VALUE = bytes(90)
+RECORDS_PER_KEY = 3.3
+PHASE_S = 6.0
+"""Of a phase without a compaction; one with it lasts as long as that goes on."""
+
+SETTLE_S = 2.0
+COMPACTION_TIMEOUT_S = 180.0
+LOOK_AGAIN_S = 0.02
+CHECKPOINT = "cleaner-offset-checkpoint"
+WITHOUT, WITH = "without", "with"
+
+
+class Phase(NamedTuple):
+    """A stretch of time."""
+
+    began_at: float
+    ended_at: float
+
+
+def compaction(rounds: int, progress: Progress) -> dict[str, Any]:
+    """Measure the p99 of a producer and of a tailing consumer, with and without a compaction."""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        path = Path(directory)
+        with open_cluster_in(
+            path, controllers=1, brokers=1, log_cleaner_backoff_ms="200"
+        ) as cluster:
+            load = Load(
+                bootstrap=cluster.bootstrap,
+                topic=STEADY,
+                count=PROBE_COUNT,
+                record_bytes=RECORD_BYTES,
+            )
+            make_topic(load)
+            cluster.wait_in_sync(STEADY)
+            full = produce(load, lambda done: None)
+            rate = int(full.count / full.seconds / 2)
+            phases: dict[str, list[Phase]] = {WITHOUT: [], WITH: []}
+            waited: dict[str, dict[str, list[list[Waited]]]] = {}
+            for number in range(rounds):
+                _one_round(cluster, path, number, rate, phases, waited)
+                progress(number + 1)
+            return {"records_per_s": rate} | figures_of(phases, waited)
+
+
+def _one_round(
+    cluster: StartedCluster,
+    path: Path,
+    number: int,
+    rate: int,
+    phases: dict[str, list[Phase]],
+    waited: dict[str, dict[str, list[list[Waited]]]],
+) -> None:
+    """Add a phase of each kind, in turns the first."""
+    dirty = f"ottla-bench-dirty-{number}"
+    _fill(cluster, dirty)
+    with PacedLoad(cluster.bootstrap, STEADY, rate) as load:
+        found: dict[str, Phase] = {}
+        for kind in (WITHOUT, WITH) if number % 2 == 0 else (WITH, WITHOUT):
+            time.sleep(SETTLE_S)
+            found[kind] = _quiet() if kind == WITHOUT else _compacting(cluster, path, dirty)
+    for kind, phase in found.items():
+        phases[kind].append(phase)
+        for what, all_waited in load.waited.items():
+            seen = [one for one in all_waited if phase.began_at <= one.sent_at < phase.ended_at]
+            waited.setdefault(kind, {}).setdefault(what, []).append(seen)
+
+
+def figures_of(
+    phases: dict[str, list[Phase]], waited: dict[str, dict[str, list[list[Waited]]]]
+) -> dict[str, Any]:
+    """Return medians over the rounds, each round's value, and what the compaction changes."""
+    figures: dict[str, Any] = {}
+    for kind, found in phases.items():
+        seconds = [phase.ended_at - phase.began_at for phase in found]
+        figures[f"phase_s_{kind}_median"] = round(median(seconds), 2)
+        for what, each in waited[kind].items():
+            p99s = [p99_ms(seen) for seen in each]
+            figures[f"{what}_p99_ms_{kind}_median"] = round(median(p99s), 3)
+            figures[f"{what}_p99_ms_{kind}_all"] = [round(value, 3) for value in p99s]
+    for what in waited[WITH]:
+        ratio = figures[f"{what}_p99_ms_with_median"] / figures[f"{what}_p99_ms_without_median"]
+        figures[f"{what}_p99_with_to_without"] = round(ratio, 3)
+    return figures
+
+
+def p99_ms(waited: Iterable[Waited]) -> float:
+    """Return the time in ms that all but one in a hundred stay below."""
+    return 1e3 * quantiles([one.seconds for one in waited], n=100)[-1]
+
+
+def _quiet() -> Phase:
+    began_at = time.perf_counter()
+    time.sleep(PHASE_S)
+    return Phase(began_at, time.perf_counter())
+
+
+def _compacting(cluster: StartedCluster, path: Path, topic: str) -> Phase:
+    """Have a topic compacted; return from when until when that went on."""
+    _set_policy(cluster.bootstrap, topic, "compact")
+    ends_at = time.monotonic() + COMPACTION_TIMEOUT_S
+    _until(lambda: any(path.rglob(f"{topic}-0/*.cleaned")), ends_at, f"{topic} is not compacted")
+    began_at = time.perf_counter()
+    _until(lambda: _is_clean(path, topic), ends_at, f"the compaction of {topic} takes long")
+    return Phase(began_at, time.perf_counter())
+
+
+def _is_clean(path: Path, topic: str) -> bool:
+    return any(f"{topic} 0 " in found.read_text() for found in path.rglob(CHECKPOINT))
+
+
+def _until(is_so: Callable[[], bool], ends_at: float, otherwise: str) -> None:
+    while not is_so():
+        if time.monotonic() > ends_at:
+            raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, otherwise)
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _fill(cluster: StartedCluster, topic: str) -> None:
+    """Write a log to compact; its last segment, which stays as it is, is small."""
+    confluent, admin = library("confluent_kafka"), _admin(cluster.bootstrap)
+    config = {"cleanup.policy": "delete", "segment.bytes": str(32 << 20), "retention.ms": "-1"}
+    new = library("confluent_kafka.admin").NewTopic(topic, 1, config=config)
+    for future in admin.create_topics([new]).values():
+        future.result(timeout=SILENCE_S)
+    cluster.wait_in_sync(topic)
+    producer = confluent.Producer(
+        {"bootstrap.servers": cluster.bootstrap, "linger.ms": 20, "log_level": 3}
+    )
+    rng, key_count = random.Random(topic), int(DIRTY_RECORDS / RECORDS_PER_KEY)
+    for _ in range(DIRTY_RECORDS):
+        key = b"key-%09d" % rng.randrange(key_count)
+        while True:
+            try:
+                producer.produce(topic, DIRTY_VALUE, key=key, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        producer.poll(0)
+    if producer.flush(SILENCE_S):
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"{topic} could not be filled")
+
+
+def _set_policy(bootstrap: str, topic: str, policy: str) -> None:
+    module = library("confluent_kafka.admin")
+    entry = module.ConfigEntry(
+        "cleanup.policy", policy, incremental_operation=module.AlterConfigOpType.SET
+    )
+    resource = module.ConfigResource("topic", topic, incremental_configs=[entry])
+    admin = _admin(bootstrap)  # it must live as long as its answers are waited for
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=SILENCE_S)
+
+
+def _admin(bootstrap: str) -> Any:
+    return library("confluent_kafka.admin").AdminClient(
+        {"bootstrap.servers": bootstrap, "log_level": 3}
+    )

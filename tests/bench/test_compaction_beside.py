@@ -1,0 +1,27 @@
+"""What a compaction costs those beside it is the ratio of medians over the rounds."""
+
+from ottla.bench.compaction_beside import WITH, WITHOUT, Phase, figures_of
+from ottla.bench.paced_load import ACKNOWLEDGED, READ
+from ottla.bench.requests import Waited
+
+
+def seen(ms: float) -> list[Waited]:
+    """Return what one phase saw: all but two in two hundred waited for 1 ms."""
+    return [Waited(0.0, 0.001)] * 198 + [Waited(0.0, ms / 1_000)] * 2
+
+
+def test_a_ratio_is_that_of_medians_and_every_round_is_told() -> None:
+    phases = {WITHOUT: [Phase(0, 6)] * 3, WITH: [Phase(0, 3), Phase(0, 4), Phase(0, 9)]}
+    waited = {
+        WITHOUT: {ACKNOWLEDGED: [seen(10), seen(20), seen(90)], READ: [seen(5)] * 3},
+        WITH: {ACKNOWLEDGED: [seen(22), seen(11), seen(500)], READ: [seen(6)] * 3},
+    }
+
+    figures = figures_of(phases, waited)
+
+    assert figures["phase_s_without_median"] == 6
+    assert figures["phase_s_with_median"] == 4
+    assert len(figures["acknowledged_p99_ms_with_all"]) == 3
+    assert figures["acknowledged_p99_ms_without_median"] > 19
+    assert 1.09 < figures["acknowledged_p99_with_to_without"] < 1.11
+    assert 1.19 < figures["read_p99_with_to_without"] < 1.21
