@@ -1,6 +1,6 @@
 """What a compaction costs those beside it is the ratio of medians over the rounds."""
 
-from ottla.bench.compaction_beside import WITH, WITHOUT, Phase, figures_of
+from ottla.bench.compaction_beside import WITH, WITHOUT, CompactionPhase, figures_of
 from ottla.bench.paced_load import ACKNOWLEDGED, READ
 from ottla.bench.requests import Waited
 
@@ -11,7 +11,10 @@ def seen(ms: float) -> list[Waited]:
 
 
 def test_a_ratio_is_that_of_medians_and_every_round_is_told() -> None:
-    phases = {WITHOUT: [Phase(0, 6)] * 3, WITH: [Phase(0, 3), Phase(0, 4), Phase(0, 9)]}
+    phases = {
+        WITHOUT: [CompactionPhase(0, 6)] * 3,
+        WITH: [CompactionPhase(0, 3), CompactionPhase(0, 4), CompactionPhase(0, 9)],
+    }
     waited = {
         WITHOUT: {ACKNOWLEDGED: [seen(10), seen(20), seen(90)], READ: [seen(5)] * 3},
         WITH: {ACKNOWLEDGED: [seen(22), seen(11), seen(500)], READ: [seen(6)] * 3},

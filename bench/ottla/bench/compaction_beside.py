@@ -36,8 +36,8 @@ CHECKPOINT = "cleaner-offset-checkpoint"
 WITHOUT, WITH = "without", "with"
 
 
-class Phase(NamedTuple):
-    """A stretch of time."""
+class CompactionPhase(NamedTuple):
+    """A stretch of time, with a compaction or without one."""
 
     began_at: float
     ended_at: float
@@ -60,7 +60,7 @@ def compaction(rounds: int, progress: Progress) -> dict[str, Any]:
             cluster.wait_in_sync(STEADY)
             full = produce(load, lambda done: None)
             rate = int(full.count / full.seconds / 2)
-            phases: dict[str, list[Phase]] = {WITHOUT: [], WITH: []}
+            phases: dict[str, list[CompactionPhase]] = {WITHOUT: [], WITH: []}
             waited: dict[str, dict[str, list[list[Waited]]]] = {}
             for number in range(rounds):
                 _one_round(cluster, path, number, rate, phases, waited)
@@ -73,14 +73,14 @@ def _one_round(
     path: Path,
     number: int,
     rate: int,
-    phases: dict[str, list[Phase]],
+    phases: dict[str, list[CompactionPhase]],
     waited: dict[str, dict[str, list[list[Waited]]]],
 ) -> None:
     """Add a phase of each kind, in turns the first."""
     dirty = f"ottla-bench-dirty-{number}"
     _fill(cluster, dirty)
     with PacedLoad(cluster.bootstrap, STEADY, rate) as load:
-        found: dict[str, Phase] = {}
+        found: dict[str, CompactionPhase] = {}
         for kind in (WITHOUT, WITH) if number % 2 == 0 else (WITH, WITHOUT):
             time.sleep(SETTLE_S)
             found[kind] = _quiet() if kind == WITHOUT else _compacting(cluster, path, dirty)
@@ -92,7 +92,7 @@ def _one_round(
 
 
 def figures_of(
-    phases: dict[str, list[Phase]], waited: dict[str, dict[str, list[list[Waited]]]]
+    phases: dict[str, list[CompactionPhase]], waited: dict[str, dict[str, list[list[Waited]]]]
 ) -> dict[str, Any]:
     """Return medians over the rounds, each round's value, and what the compaction changes."""
     figures: dict[str, Any] = {}
@@ -114,20 +114,20 @@ def p99_ms(waited: Iterable[Waited]) -> float:
     return 1e3 * quantiles([one.seconds for one in waited], n=100)[-1]
 
 
-def _quiet() -> Phase:
+def _quiet() -> CompactionPhase:
     began_at = time.perf_counter()
     time.sleep(PHASE_S)
-    return Phase(began_at, time.perf_counter())
+    return CompactionPhase(began_at, time.perf_counter())
 
 
-def _compacting(cluster: StartedCluster, path: Path, topic: str) -> Phase:
+def _compacting(cluster: StartedCluster, path: Path, topic: str) -> CompactionPhase:
     """Have a topic compacted; return from when until when that went on."""
     _set_policy(cluster.bootstrap, topic, "compact")
     ends_at = time.monotonic() + COMPACTION_TIMEOUT_S
     _until(lambda: any(path.rglob(f"{topic}-0/*.cleaned")), ends_at, f"{topic} is not compacted")
     began_at = time.perf_counter()
     _until(lambda: _is_clean(path, topic), ends_at, f"the compaction of {topic} takes long")
-    return Phase(began_at, time.perf_counter())
+    return CompactionPhase(began_at, time.perf_counter())
 
 
 def _is_clean(path: Path, topic: str) -> bool:
