@@ -394,7 +394,11 @@ class Consumer:
         )
         late = [at for at, one in found.items() if one.offset < 0]
         if late:
-            found |= await find_offsets(self._cluster, dict.fromkeys(late, LATEST))
+            found |= await find_offsets(
+                self._cluster,
+                dict.fromkeys(late, LATEST),
+                isolation_level=self._config.isolation_level,
+            )
         for place in places:
             # The epoch that comes with an offset is of the record there, not the one before it.
             self._place(place, turns[place.at], OffsetAndEpoch(found[place.at].offset, NO_EPOCH))

@@ -8,11 +8,16 @@ import pytest
 from ottla.cli.records.consume import Printer, Read, ReadPosition, records_of, wanted_of
 from ottla.cli.topics.topic import described
 from ottla.model.errors import CorruptDataError, RefusedError
-from ottla.model.ids import Offset
+from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.storage.meta_properties import uuid_to_text
 from ottla.wire.batch import TimestampType, parse_header
-from ottla.wire.batch_builder import RecordToBuild, build_batch
+from ottla.wire.batch_builder import (
+    ControlType,
+    RecordToBuild,
+    build_batch,
+    build_end_transaction_marker,
+)
 from ottla.wire.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
@@ -58,6 +63,62 @@ def test_the_end_is_reached_wherever_compaction_left_gaps(
 
     assert seen == [offset for offset in kept if offset < end_offset]
     assert position.offset >= end_offset
+
+
+def transactional(base_offset: int, producer_id: int, *values: bytes) -> bytes:
+    return build_batch(
+        [RecordToBuild(7, None, value, ()) for value in values],
+        base_offset=Offset(base_offset),
+        producer_id=ProducerId(producer_id),
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def marker(base_offset: int, producer_id: int, control_type: ControlType) -> bytes:
+    return build_end_transaction_marker(
+        control_type,
+        timestamp_ms=7,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=0,
+        coordinator_epoch=Epoch(0),
+        base_offset=Offset(base_offset),
+    )
+
+
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
+
+LOG = [
+    transactional(0, 7, b"a0", b"a1"),
+    transactional(2, 8, b"c2"),
+    marker(3, 7, ABORT),
+    transactional(4, 7, b"c4"),
+    marker(5, 7, COMMIT),
+    marker(6, 8, COMMIT),
+]
+
+
+@pytest.mark.parametrize(
+    ("aborted", "expected"),
+    [([(7, 0)], [b"c2", b"c4"]), ([], [b"a0", b"a1", b"c2", b"c4"])],
+)
+@pytest.mark.parametrize("batch_count", range(1, len(LOG) + 1))
+def test_markers_and_aborted_records_lead_to_the_end_and_are_not_shown(
+    aborted: list[tuple[int, int]], expected: list[bytes], batch_count: int
+) -> None:
+    position = ReadPosition(partition=0, offset=0, end_offset=7)
+    seen: list[bytes | None] = []
+    for _ in range(len(LOG) + 1):
+        rest = [one for one in LOG if parse_header(one).end_offset > position.offset]
+        data = b"".join(rest[:batch_count])
+        told = aborted if position.offset <= 3 else ()  # the marker at 3 ends it
+        for read in wanted_of(records_of(data, position, told), position):
+            seen.append(read.record.value)
+            position.offset = read.record.offset + 1
+
+    assert seen == expected
+    assert position.offset == 7
 
 
 def test_a_batch_whose_bytes_lie_is_refused() -> None:

@@ -145,6 +145,16 @@ def test_read_committed_leaves_out_what_was_aborted_and_nothing_else() -> None:
     assert len(fetched(*log, aborted=None).take(100)) == 12
 
 
+def test_an_answer_that_begins_with_the_marker_leaves_out_nothing_behind_it() -> None:
+    log = (
+        marker(9, 1, ControlType.ABORT),
+        batch(10, producer=1),
+        marker(13, 1, ControlType.COMMIT),
+    )
+
+    assert values(fetched(*log, offset=9, aborted=[(1, 0)]).take(100)) == [10, 11, 12]
+
+
 def test_damage_is_told_once_what_comes_before_it_was_given_out() -> None:
     bad = bytearray(batch(3))
     bad[-1] ^= 1

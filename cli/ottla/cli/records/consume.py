@@ -12,6 +12,8 @@ import trio
 from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
 from ottla.cli.terminal import note
 from ottla.cli.topics.offsets import offsets_at
+from ottla.client.fetch.aborted_producers import AbortedProducers
+from ottla.client.fetch.offset_lookup import ISOLATION
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import TopicPartition
@@ -70,6 +72,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=r"%%t topic %%p partition %%o offset %%T time %%k key %%s value %%h headers "
         r"%%K %%S lengths; \n \t",
     )
+    parser.add_argument(
+        "--isolation-level",
+        choices=tuple(ISOLATION),
+        default="read_committed",
+        help="which records of transactions to read (default: %(default)s, as kcat)",
+    )
     parser.add_argument("-J", "--json", action="store_true", help="one JSON object a record")
 
 
@@ -120,31 +128,32 @@ async def _position(
     stop_ms: int | None,
 ) -> ReadPosition:
     at = TopicPartition(arguments.topic, partition)
+    level = arguments.isolation_level
     end = None
     if arguments.exit_at_end or stop_ms is not None or start.startswith("-"):
-        end = await _offset_at(cluster, at, LATEST)
+        end = await _offset_at(cluster, at, LATEST, level)
     if start == "beginning":
-        offset = await _offset_at(cluster, at, EARLIEST)
+        offset = await _offset_at(cluster, at, EARLIEST, level)
     elif start == "end":
-        offset = await _offset_at(cluster, at, LATEST)
+        offset = await _offset_at(cluster, at, LATEST, level)
     elif start.startswith("s@"):
-        found = await _offset_at(cluster, at, int(start[2:]))
-        offset = found if found >= 0 else await _offset_at(cluster, at, LATEST)
+        found = await _offset_at(cluster, at, int(start[2:]), level)
+        offset = found if found >= 0 else await _offset_at(cluster, at, LATEST, level)
     elif start.startswith("-"):
         assert end is not None
-        offset = max(await _offset_at(cluster, at, EARLIEST), end + int(start))
+        offset = max(await _offset_at(cluster, at, EARLIEST, level), end + int(start))
     else:
         offset = int(start)
     if stop_ms is not None:
-        found = await _offset_at(cluster, at, stop_ms)
+        found = await _offset_at(cluster, at, stop_ms, level)
         end = found if found >= 0 else end
     elif not arguments.exit_at_end:
         end = None
     return ReadPosition(partition, offset, end)
 
 
-async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
-    return (await offsets_at(cluster, [at], timestamp))[at]
+async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int, level: str) -> int:
+    return (await offsets_at(cluster, [at], timestamp, isolation_level=level))[at]
 
 
 async def _read(
@@ -157,7 +166,7 @@ async def _read(
         open_ = [p for p in positions if p.end_offset is None or p.offset < p.end_offset]
         if not open_:
             break
-        found, stale = await _fetch(cluster, arguments.topic, open_)
+        found, stale = await _fetch(cluster, arguments.topic, open_, arguments.isolation_level)
         failures = failures + 1 if stale else 0
         if failures > ATTEMPTS:
             raise_for(stale)
@@ -176,7 +185,7 @@ async def _read(
 
 
 async def _fetch(
-    cluster: Cluster, topic: str, positions: list[ReadPosition]
+    cluster: Cluster, topic: str, positions: list[ReadPosition], level: str
 ) -> tuple[list[tuple[ReadPosition, list[Read]]], int]:
     """Fetch once from each leader in turn; return the records and a retriable error, if any."""
     by_leader: dict[Any, list[ReadPosition]] = {}
@@ -191,6 +200,7 @@ async def _fetch(
             min_bytes=1,
             max_bytes=50 << 20,
             session_epoch=-1,
+            isolation_level=ISOLATION[level],
             topics=[FetchTopic(topic=topic, partitions=[_partition(p) for p in wanted])],
         )
         answer = await cluster.request(
@@ -205,7 +215,10 @@ async def _fetch(
                 stale = part.error_code
                 continue
             position.leader = leader
-            found.append((position, records_of(part.records, position)))
+            aborted = [
+                (one.producer_id, one.first_offset) for one in part.aborted_transactions or ()
+            ]
+            found.append((position, records_of(part.records, position, aborted)))
     return found, stale
 
 
@@ -217,21 +230,29 @@ def _partition(position: ReadPosition) -> FetchPartition:
     )
 
 
-def records_of(data: Any, position: ReadPosition) -> list[Read]:
-    """Return the records of a fetch, which may end during a batch: the next fetch has it whole."""
+def records_of(
+    data: Any, position: ReadPosition, aborted: Iterable[tuple[int, int]] = ()
+) -> list[Read]:
+    """Return the records of a fetch, which may end during a batch: the next fetch has it whole.
+
+    Those of `aborted` transactions, (producer id, first offset) each, are left out.
+    """
     if not data:
         return []
     view = memoryview(data)
     found: list[Read] = []
     end_offset = position.offset
+    producers = AbortedProducers(aborted)
     for at, header in batches(view, is_partial_end_allowed=True):
         if not check_crc(view, at, header):
             raise_for(ErrorCode.CORRUPT_MESSAGE)
-        if not header.is_control:
+        if header.is_control:
+            producers.on_control(view, at, header)
+        elif not producers.is_aborted(header):
             found += [Read(record, header.timestamp_type) for record in scan(view, at, header)]
         end_offset = header.end_offset
     if not found or found[-1].record.offset < position.offset:
-        # Nothing but control records, or records that compaction took away: step over them.
+        # Nothing but markers, aborted records, or such as compaction took away: step over them.
         position.offset = max(position.offset, end_offset)
     return found
 

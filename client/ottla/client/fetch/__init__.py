@@ -4,5 +4,6 @@ fetch_link.py     a consumer's connection to one broker
 fetch_session.py  the asking side of a fetch session (pure)
 positions.py      what is read, where it stands, what is fetched ahead (pure)
 fetched.py        batches that were fetched, until somebody asks for a record (pure)
+aborted_producers.py  which of them belong to aborted transactions (pure)
 offset_lookup.py  offsets by time
 """

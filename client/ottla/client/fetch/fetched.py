@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import dropwhile, islice
 from typing import NamedTuple
 
+from ottla.client.fetch.aborted_producers import AbortedProducers
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, TopicPartition
 from ottla.wire.batch import BatchHeader, TimestampType, batches, check_crc
-from ottla.wire.batch_builder import ControlType
-from ottla.wire.records import RecordHeaders, record_body, scan, scan_body_as
+from ottla.wire.records import RecordHeaders, record_body, scan_body_as
 
 
 class ConsumerRecord(NamedTuple):
@@ -35,7 +35,6 @@ class Fetched:
 
     __slots__ = (
         "_aborted",
-        "_aborted_ids",
         "_batches",
         "_check_crcs",
         "_data",
@@ -77,8 +76,7 @@ class Fetched:
         """Where the next fetch goes on."""
         self.end_epoch = found[-1][1].partition_leader_epoch if found else epoch
         self._batches = iter(found)
-        self._aborted = None if aborted is None else sorted(aborted, key=lambda one: -one[1])
-        self._aborted_ids: set[int] = set()
+        self._aborted = AbortedProducers(aborted)
         self._failure: CorruptDataError | None = None
         self._header: BatchHeader | None = None
         self._records: Iterator[ConsumerRecord] = iter(())
@@ -128,8 +126,8 @@ class Fetched:
             if self._check_crcs and not check_crc(self._data, start, header):
                 raise CorruptDataError("the batch fails its checksum")
             if header.is_control:
-                self._on_control(start, header)
-            elif not self._is_aborted(header):
+                self._aborted.on_control(self._data, start, header)
+            elif not self._aborted.is_aborted(header):
                 self._header = header
                 self._records = self._records_of(start, header)
                 return header
@@ -156,17 +154,3 @@ class Fetched:
         if header.base_offset >= first:
             return records
         return dropwhile(lambda record: record.offset < first, records)
-
-    def _on_control(self, start: int, header: BatchHeader) -> None:
-        if header.producer_id not in self._aborted_ids:
-            return
-        for record in scan(self._data, start, header):
-            if record.key is not None and record.key[2:4] == int(ControlType.ABORT).to_bytes(2):
-                self._aborted_ids.discard(header.producer_id)
-
-    def _is_aborted(self, header: BatchHeader) -> bool:
-        if self._aborted is None or not header.is_transactional:
-            return False
-        while self._aborted and self._aborted[-1][1] <= header.last_offset:
-            self._aborted_ids.add(self._aborted.pop()[0])
-        return header.producer_id in self._aborted_ids

@@ -9,15 +9,13 @@ is left for the next fetch.
 
 from collections.abc import Iterator, Sequence
 
+from ottla.client.fetch.aborted_producers import AbortedProducers
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BATCH_BYTES_MAX
 from ottla.wire.batch import BatchHeader, Buffer, batches, check_crc
-from ottla.wire.batch_builder import ControlType
 from ottla.wire.compression import Codec, codec_of
-from ottla.wire.records import Body, record_body, scan
-
-ABORT_TYPE = int(ControlType.ABORT).to_bytes(2, "big")
+from ottla.wire.records import Body, record_body
 
 
 class FetchedBatches:
@@ -39,7 +37,7 @@ class FetchedBatches:
         self._data = data
         self.first = first
         self._check_crcs = check_crcs
-        self._aborted = None if aborted is None else sorted(aborted, key=lambda one: -one[1])
+        self._aborted = aborted
         self._found: list[tuple[int, BatchHeader]] = []
         self.next_offset = first
         """Where the next fetch goes on; not before `first`, and beyond `end` behind a gap."""
@@ -59,15 +57,14 @@ class FetchedBatches:
 
     def bodies(self) -> Iterator[Body]:
         """Yield the records of each batch in order; CorruptDataError where they lie."""
-        aborted_ids: set[int] = set()
+        aborted = AbortedProducers(self._aborted)
         for at, header in self._found:
             try:
                 if self._check_crcs and not check_crc(self._data, at, header):
                     raise CorruptDataError("the batch fails its checksum")
                 if header.is_control:
-                    if header.producer_id in aborted_ids and self._is_abort(at, header):
-                        aborted_ids.discard(header.producer_id)
-                elif not self._is_aborted(header, aborted_ids):
+                    aborted.on_control(self._data, at, header)
+                elif not aborted.is_aborted(header):
                     yield self._body(at, header)
             except CorruptDataError as error:
                 raise corrupt_at(header.base_offset, error) from error
@@ -78,19 +75,6 @@ class FetchedBatches:
             return Body(header, self._data, at + BATCH_HEADER_BYTES, at + header.size_bytes)
         unpacked = record_body(self._data, at, header, DECOMPRESSED_BATCH_BYTES_MAX)
         return Body(header, unpacked, 0, len(unpacked))
-
-    def _is_abort(self, at: int, header: BatchHeader) -> bool:
-        return any(
-            record.key is not None and record.key[2:4] == ABORT_TYPE
-            for record in scan(self._data, at, header)
-        )
-
-    def _is_aborted(self, header: BatchHeader, aborted_ids: set[int]) -> bool:
-        if self._aborted is None or not header.is_transactional:
-            return False
-        while self._aborted and self._aborted[-1][1] <= header.last_offset:
-            aborted_ids.add(self._aborted.pop()[0])
-        return header.producer_id in aborted_ids
 
 
 def corrupt_at(offset: Offset, error: CorruptDataError) -> CorruptDataError:
