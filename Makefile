@@ -9,6 +9,7 @@ SEED ?= 0
 FOR ?= 60m
 STORE ?= store
 MIN_OPS ?= 200
+JEPSEN_FOR ?= 30s
 
 .PHONY: check test fix docs sim soak jepsen bench bench-gate
 check:
@@ -36,9 +37,9 @@ soak:
 # Two runs on real processes under faults, with both clients: under two minutes with their verdicts.
 jepsen:
 	$(PYTHON) -m ottla.cli jepsen run --workload queue,compacted,offsets,list-offsets --nemesis kill \
-	  --for 30s --min-ops $(MIN_OPS) --store $(STORE)
+	  --for $(JEPSEN_FOR) --min-ops $(MIN_OPS) --store $(STORE)
 	$(PYTHON) -m ottla.cli jepsen run --workload metadata,group,producer-ids --nemesis partition \
-	  --for 30s --min-ops $(MIN_OPS) --store $(STORE)
+	  --for $(JEPSEN_FOR) --min-ops $(MIN_OPS) --store $(STORE)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help
