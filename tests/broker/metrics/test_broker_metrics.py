@@ -330,7 +330,7 @@ async def test_transactions_are_counted_by_their_state() -> None:
     found = {
         (family.name, *labels): value
         for family in transaction_families([shard], figures)
-        for labels, value in family.samples
+        for labels, value in family.samples or ()
     }
     assert found["ottla_transactional_ids", "Empty"] == 2
     assert found["ottla_transactional_ids", "Ongoing"] == 0
