@@ -254,3 +254,12 @@ async def test_the_epoch_after_a_raising_marker_begins_at_zero(log: Log) -> None
     assert refusal_of(log, guard, epoch=1, sequence=1) is OUT_OF_ORDER
     begin(log, epoch=1, sequence=0, is_bumping=True)
     assert send(log, guard, epoch=1, sequence=0).base_offset == 2
+
+
+async def test_a_transaction_is_late_that_had_no_batch_for_long(log: Log) -> None:
+    assert not log.has_late_transaction(NOW_MS + 1)
+    send(log, begin(log))
+    assert not log.has_late_transaction(NOW_MS)
+    assert log.has_late_transaction(NOW_MS + 1)
+    end(log)
+    assert not log.has_late_transaction(NOW_MS + 1)

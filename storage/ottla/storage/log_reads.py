@@ -52,6 +52,11 @@ class ReadableLog(LocalLog):
             return self.high_watermark
         return max(first_unstable, self.log_start_offset)
 
+    def has_late_transaction(self, seen_before_ms: int) -> bool:
+        """Return whether the longest open transaction has had no batch since a wall time."""
+        seen_ms = self._producers.oldest_open_seen_ms
+        return seen_ms is not None and seen_ms < seen_before_ms
+
     def read(
         self, offset: Offset, *, bytes_max: int, end_offset: Offset, at_least_one: bool
     ) -> LogRead:

@@ -285,6 +285,14 @@ class ProducerStates:
         first_completed = min(self._completed)
         return first_completed if first_open is None else min(first_open, first_completed)
 
+    @property
+    def oldest_open_seen_ms(self) -> int | None:
+        """When the producer of the first open transaction was seen last, None if none is open."""
+        for producer_id in self._open.values():
+            seen_ms = self.producers[producer_id].last_seen_ms
+            return seen_ms if seen_ms > 0 else None
+        return None
+
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """Return the last stable offset once `completed` counts: what the index entry records."""
         first_open = next(iter(self._open), None)

@@ -68,6 +68,14 @@ class CoordinatorQuestions:
         """Verify, or no longer, what clients say that they have added."""
         self.is_verifying = is_enabled
 
+    def metrics(self) -> dict[str, float]:
+        """Return how many questions there were."""
+        return {
+            "transactions.questions": self.count,
+            "transactions.questions.failed": self.failure_count,
+            "transactions.questions.ms": self.duration_ms,
+        }
+
     async def run(self) -> None:
         """Ask until cancelled."""
         async with trio.open_nursery() as nursery:

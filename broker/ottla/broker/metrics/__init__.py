@@ -12,6 +12,7 @@ Its clients
 telemetry_driver.py        the parts of client telemetry, and the destinations of pushes
 telemetry_apis.py          GetTelemetrySubscriptions, PushTelemetry
 telemetry_admin.py         DescribeClientInstances and TailClientMetrics, our own
+transactional_partitions.py  late transactions, and questions to their coordinators
 telemetry_tail.py          latest pushes, for an operator who watches them
 telemetry_metrics.py       series of /metrics about telemetry
 telemetry_topic_driver.py  one destination: the topic __client_metrics

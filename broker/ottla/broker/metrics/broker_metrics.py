@@ -19,6 +19,7 @@ from ottla.broker.metrics.cleaner_metrics import cleaner_families
 from ottla.broker.metrics.families import counter, gauge, gauges
 from ottla.broker.metrics.partition_metrics import partition_families
 from ottla.broker.metrics.transaction_metrics import transaction_families
+from ottla.broker.metrics.transactional_partitions import transactional_partition_families
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.replicas.flush_driver import Flusher
@@ -45,6 +46,7 @@ DELAYED_OPERATIONS = (
     "Produce",
     "Fetch",
     "DeleteRecords",
+    "WriteTxnMarkers",
     "GroupCommit",
     "TransactionCommit",
     "TransactionLoad",
@@ -68,6 +70,8 @@ class BrokerParts:
     times: RequestTimes
     now_ms: Callable[[], int]
     """The monotonic clock, by which quantiles forget."""
+    wall_ms: Callable[[], int]
+    transaction_timeout_ms_max: int
     isr: IsrKeeper
     fetchers: ReplicaFetchers
     flusher: Flusher
@@ -88,6 +92,14 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: _server(parts))
     registry.register(lambda: partition_families(parts.table))
     registry.register(lambda: _replicas(parts))
+    registry.register(
+        lambda: transactional_partition_families(
+            parts.table,
+            parts.transactions(),
+            wall_ms=parts.wall_ms(),
+            timeout_ms_max=parts.transaction_timeout_ms_max,
+        )
+    )
     registry.register(parts.traffic.families)
     registry.register(lambda: parts.times.families(parts.now_ms()))
     registry.register(lambda: _followers(parts.fetchers))

@@ -1,0 +1,54 @@
+"""What leaders of data show of transactions: late ones, questions to coordinators.  Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from ottla.broker.metrics.families import counter, gauge
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.telemetry.instruments import Family, MetricKind
+
+LATE_AFTER_MS = 5 * 60_000
+"""How much longer than the longest timeout a transaction may be open before it is late, as in
+Kafka: its coordinator has ended it by then, if it knows it."""
+
+PARTITIONS_PER_SLICE = 256
+"""Looked through before a pause is offered; some hundred microseconds."""
+
+MANAGER = "kafka.server:type=AddPartitionsToTxnManager,name="
+
+
+def transactional_partition_families(
+    table: PartitionTable, figures: Mapping[str, float], *, wall_ms: int, timeout_ms_max: int
+) -> Iterator[Family | None]:
+    """Yield the metrics of the partitions led here, and of their questions."""
+    seen_before_ms = wall_ms - timeout_ms_max - LATE_AFTER_MS
+    late_count = 0
+    for at, partition in enumerate(list(table)):
+        if not at % PARTITIONS_PER_SLICE:
+            yield None
+        if partition.is_leader and partition.log is not None:
+            late_count += partition.log.has_late_transaction(seen_before_ms)
+    yield gauge(
+        "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount",
+        "Led partitions with a transaction that should have ended: it holds up readers of "
+        "committed records, and may have to be ended by hand.",
+        late_count,
+    )
+    yield counter(
+        f"{MANAGER}VerificationFailureRate",
+        "Questions to the coordinators of transactions that were not answered by yes.",
+        figures["transactions.questions.failed"],
+    )
+    yield Family(
+        "ottla_transaction_questions_total",
+        MetricKind.COUNTER,
+        "Questions to the coordinators of transactions, before the first batch of each partition.",
+        (),
+        (((), figures["transactions.questions"]),),
+    )
+    yield Family(
+        "ottla_transaction_questions_seconds_total",
+        MetricKind.COUNTER,
+        "Time until these were answered.",
+        (),
+        (((), figures["transactions.questions.ms"] / 1000),),
+    )
