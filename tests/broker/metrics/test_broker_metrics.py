@@ -328,9 +328,10 @@ async def test_transactions_are_counted_by_their_state() -> None:
         "transactions.markers.superseded": 1,
     }
     found = {
-        (family.name, *labels): value
+        (family.name, *sample[0]): sample[1]
         for family in transaction_families([shard], figures)
-        for labels, value in family.samples or ()
+        for sample in family.samples
+        if sample is not None
     }
     assert found["ottla_transactional_ids", "Empty"] == 2
     assert found["ottla_transactional_ids", "Ongoing"] == 0
