@@ -13,6 +13,7 @@ clusters.py    what needs a cluster of its own: start, failover, replication, he
 storage.py     appends, recovery, and a broker of many partitions
 cold_backlog.py   a consumer of a cold backlog beside a producer and a tailing consumer
 compaction_beside.py  a compaction beside a producer and a tailing consumer, and paced_load.py both
+compaction_wait.py until a broker has compacted a topic
 cleaner_passes.py records per second of the log cleaner's passes
 log_moves.py      a log of 2 GB moves to another directory beside its producer
 local_cluster.py  that cluster: `ottla up` in a process, asked and hurt
@@ -36,7 +37,6 @@ spark_commands.py  what is measured in Spark, by name
 spark_reads.py     how fast Spark reads topics: ours and others in turns
 spark_round_trip.py  records of all kinds through Spark, compared with what another client reads
 spark_mix.py       those records
-hand_compaction.py compacts the logs of a stopped broker
 spark_confluent.py confluent-kafka's consumer as a data source, to compare
 spark_session.py   a Spark that knows all of them
 spark_faults.py    brokers and Spark drivers die: did every record arrive once

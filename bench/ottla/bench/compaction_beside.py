@@ -8,11 +8,12 @@ consumer included; the cleaner is nice, as always.
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
+from ottla.bench.compaction_wait import wait_until_compacted
 from ottla.bench.load import SILENCE_S, Load, Progress, library, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_cluster_in
 from ottla.bench.paced_load import RECORD_BYTES, PacedLoad
@@ -30,9 +31,6 @@ PHASE_S = 6.0
 """Of a phase without a compaction; one with it lasts as long as that goes on."""
 
 SETTLE_S = 2.0
-COMPACTION_TIMEOUT_S = 180.0
-LOOK_AGAIN_S = 0.02
-CHECKPOINT = "cleaner-offset-checkpoint"
 WITHOUT, WITH = "without", "with"
 
 
@@ -123,22 +121,9 @@ def _quiet() -> CompactionPhase:
 def _compacting(cluster: StartedCluster, path: Path, topic: str) -> CompactionPhase:
     """Have a topic compacted; return from when until when that went on."""
     _set_policy(cluster.bootstrap, topic, "compact")
-    ends_at = time.monotonic() + COMPACTION_TIMEOUT_S
-    _until(lambda: any(path.rglob(f"{topic}-0/*.cleaned")), ends_at, f"{topic} is not compacted")
     began_at = time.perf_counter()
-    _until(lambda: _is_clean(path, topic), ends_at, f"the compaction of {topic} takes long")
+    wait_until_compacted(path, topic)
     return CompactionPhase(began_at, time.perf_counter())
-
-
-def _is_clean(path: Path, topic: str) -> bool:
-    return any(f"{topic} 0 " in found.read_text() for found in path.rglob(CHECKPOINT))
-
-
-def _until(is_so: Callable[[], bool], ends_at: float, otherwise: str) -> None:
-    while not is_so():
-        if time.monotonic() > ends_at:
-            raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, otherwise)
-        time.sleep(LOOK_AGAIN_S)
 
 
 def _fill(cluster: StartedCluster, topic: str) -> None:

@@ -14,7 +14,11 @@ from ottla.model.errors import ErrorCode, RefusedError
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEY_COUNT = 20_000
 """Different keys of a compacted topic: the fewer, the more of its records go."""
-COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),
+    "min.cleanable.dirty.ratio": "0.01",
+}
 KEPT = {"retention.ms": "-1"}
 """The records are older than a week."""
 FIRST_TIMESTAMP_MS = 1_700_000_000_000

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ottla.bench.hand_compaction import compact
+from ottla.bench.compaction_wait import wait_until_compacted
 from ottla.bench.local_cluster import open_cluster_in
 from ottla.bench.spark_mix import make_mixed_topic, read_partition, write_mix
 from ottla.bench.spark_session import open_spark
@@ -57,19 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
     code = HEALTHY
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as name:
         directory = Path(name)
-        with open_cluster_in(directory, controllers=1, brokers=1) as cluster:
+        with (
+            open_cluster_in(
+                directory, controllers=1, brokers=1, log_cleaner_backoff_ms="200"
+            ) as cluster,
+            open_spark("ottla round trip", master=arguments.master, jars=None) as spark,
+        ):
             make_mixed_topic(cluster.bootstrap, PLAIN, partitions, is_compacted=False)
             rest = count - len(COMPACTED) * share
             write_mix(cluster.bootstrap, PLAIN, rest, has_keys=False)
             for seed, topic in enumerate(COMPACTED):
                 make_mixed_topic(cluster.bootstrap, topic, partitions, is_compacted=True)
                 write_mix(cluster.bootstrap, topic, share, has_keys=True, seed=seed)
-        for topic in COMPACTED:
-            compact(directory / "broker-1", topic)
-        with (
-            open_cluster_in(directory) as cluster,
-            open_spark("ottla round trip", master=arguments.master, jars=None) as spark,
-        ):
+            for topic in COMPACTED:
+                wait_until_compacted(directory, topic)
             for topic in (PLAIN, *COMPACTED):
                 started = time.perf_counter()
                 try:
