@@ -240,11 +240,12 @@ class Consumer:
         return await self._member_of().committed(partitions)
 
     def group_metadata(self) -> Membership:
-        """Return as whom it commits now: member id and generation (KIP-848: epoch).
+        """Return as whom it commits now: group, member id and generation (KIP-848: epoch).
 
         RefusedError when it is in no group at present.
         """
-        return self._member_of().driver.membership()
+        membership = self._member_of().driver.membership()
+        return membership._replace(group_id=self._config.group_id or "")
 
     @property
     def coordinator_address(self) -> str | None:

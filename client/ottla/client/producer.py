@@ -9,7 +9,7 @@ what is not delivered yet is dropped.
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NoReturn
 
 import trio
@@ -19,10 +19,15 @@ from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity, record_bytes
-from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.delivery import Delivery, settle_all
 from ottla.client.produce.partitioner import Partitioner, StickyPartitions
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.produce.producer_link import ProducerLink
+from ottla.client.transactions.producer_transactions import (
+    ProducerTransaction,
+    ProducerTransactions,
+    open_transactions,
+)
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.model.limits import INT32_MAX
@@ -51,10 +56,12 @@ class Producer:
         *,
         gathered: Accumulator | None = None,
         identities: ProducerIdentities | None = None,
+        transactions: ProducerTransactions | None = None,
         below: Callable[[int], int] = random.randrange,
     ) -> None:
         self._cluster = cluster
         self._identities = identities or ProducerIdentities()
+        self._transactions = transactions
         self._config = config
         self._nursery = nursery
         self._gathered = gathered or Accumulator(config)
@@ -68,6 +75,22 @@ class Producer:
         self._room = trio.lowlevel.ParkingLot()
         self._stale: set[str] = set()
         self._sends_left = SENDS_PER_CHECKPOINT
+        if transactions is not None:
+            transactions.wake = lambda: self._on_change(None)
+
+    def transaction(self) -> AbstractAsyncContextManager[ProducerTransaction]:
+        """Open a transaction: `async with producer.transaction() as transaction:`.
+
+        The end of the block commits what was sent in it; an error that leaves the block, also a
+        cancellation, aborts.  Raises TransactionAbortedError if the transaction can not be
+        committed, ProducerFencedError if another producer took the transactional id over, and
+        TransactionOutcomeUnknownError if no answer to the commit arrives in `max.block.ms`.
+        """
+        if self._transactions is None:
+            raise RefusedError(
+                ErrorCode.INVALID_TXN_STATE, "a producer of transactions needs a transactional.id"
+            )
+        return self._transactions.transaction()
 
     async def send(
         self,
@@ -112,8 +135,8 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Take one record at once, or raise trio.WouldBlock where `send` would wait."""
-        if self._gathered.ended_by is not None:
-            raise self._gathered.ended_by
+        if self._gathered.refusal is not None:
+            raise self._gathered.refusal
         size_bytes = record_bytes(key, value, headers)
         if size_bytes > self._config.request_bytes_max:
             raise RefusedError(
@@ -148,19 +171,7 @@ class Producer:
 
         It raises the first NotDeliveredError of a record whose Delivery nobody waits for.
         """
-        batches = self._gathered.begin_flush()
-        try:
-            self._ring_all()
-            while batches:
-                batch = batches.pop()
-                if not batch.is_settled and batch.parts is None:
-                    event = trio.Event()
-                    batch.on_settled.append(event.set)
-                    await event.wait()
-                batches += batch.parts or ()
-        finally:
-            self._gathered.end_flush()
-        await trio.lowlevel.checkpoint()
+        await settle_all(self._gathered, self._ring_all)
         failure = self._gathered.take_unseen_failure()
         if failure is not None:
             raise failure
@@ -178,6 +189,8 @@ class Producer:
         async with trio.open_nursery() as nursery:
             # Its own task: delivery.timeout.ms holds however long a broker takes to answer.
             nursery.start_soon(self._expire)
+            if self._transactions is not None:
+                nursery.start_soon(self._transactions.run)
             await self._learn_of_cluster()
 
     async def _expire(self) -> NoReturn:
@@ -321,27 +334,40 @@ async def open_producer(
 ) -> AsyncIterator[Producer]:
     """Open a producer; `bootstrap` is `host:port,…` of any brokers of the cluster.
 
-    It starts without asking anybody: the first record does.  With `ends_at_failure` nothing leaves
+    It starts without asking anybody: the first record does.  One with a `transactional.id` takes
+    that over first, in at most `max.block.ms`.  With `ends_at_failure` nothing leaves
     after the first record that is not delivered, so that no partition has a record behind a gap;
     every later `send` raises that NotDeliveredError.  Producers of one process that follow each
     other may share their `identities`: brokers then have one producer to remember, not one of each.
     """
     config = config or ProducerConfig()
     identities = identities or ProducerIdentities()
-    async with open_cluster(
-        addresses_of(bootstrap),
-        client_id=config.client_id,
-        request_timeout_s=config.request_timeout_ms / 1_000,
-    ) as cluster:
-        gathered = Accumulator(config, ends_at_failure=ends_at_failure)
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(
+            open_cluster(
+                addresses_of(bootstrap),
+                client_id=config.client_id,
+                request_timeout_s=config.request_timeout_ms / 1_000,
+            )
+        )
+        transactions, gathered = None, Accumulator(config, ends_at_failure=ends_at_failure)
+        if config.transactional_id is not None:
+            transactions = await stack.enter_async_context(open_transactions(cluster, config))
+            gathered = transactions.gathered
         try:
             async with open_background() as nursery:
                 producer = Producer(
-                    cluster, config, nursery, gathered=gathered, identities=identities
+                    cluster,
+                    config,
+                    nursery,
+                    gathered=gathered,
+                    identities=identities,
+                    transactions=transactions,
                 )
                 nursery.start_soon(producer.run)
                 yield producer
                 await producer.flush()
         finally:
             # Nothing of this one leaves any more.
-            identities.give_back(cluster.cluster_id, gathered.identity)
+            if transactions is None:
+                identities.give_back(cluster.cluster_id, gathered.identity)

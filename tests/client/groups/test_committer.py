@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("autojump_clock")
 class World:
     """A coordinator that takes its time, and the member that commits."""
 
-    group_id = "g"
+    key = "g"
 
     def __init__(self) -> None:
         self.tenure = 0

@@ -247,7 +247,7 @@ class GroupCalls(AdminCalls):
         return await coordinator.request(request, response, timeout_s=self._timeout_s)
 
     async def _describe_consumer_group(self, coordinator: Coordinator) -> GroupDescription:
-        request = ConsumerGroupDescribeRequest(group_ids=[coordinator.group_id])
+        request = ConsumerGroupDescribeRequest(group_ids=[coordinator.key])
         answer = await self._ask(coordinator, request, ConsumerGroupDescribeResponse)
         told = only(answer.groups, "group")
         raise_for(told.error_code, told.error_message)
@@ -279,14 +279,14 @@ class GroupCalls(AdminCalls):
         )
 
     async def _describe_classic_group(self, coordinator: Coordinator) -> GroupDescription:
-        request = DescribeGroupsRequest(groups=[coordinator.group_id])
+        request = DescribeGroupsRequest(groups=[coordinator.key])
         answer = await self._ask(coordinator, request, DescribeGroupsResponse)
         told = only(answer.groups, "group")
         raise_for(told.error_code, told.error_message)
         if told.group_state == DEAD:
             # Older versions say so of a group that is not there.
             raise RefusedError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {coordinator.group_id!r}"
+                ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {coordinator.key!r}"
             )
         return GroupDescription(
             group_id=told.group_id,

@@ -47,7 +47,7 @@ class ClassicMembership:
         self.subscription = Subscription()
         self._cluster = cluster
         self._config = config
-        self._member = GroupMember(coordinator.group_id, config)
+        self._member = GroupMember(coordinator.key, config)
         self._coordinator = coordinator
         self._handover = handover
         self._settle_commits = settle_commits

@@ -1,4 +1,7 @@
-"""The way to a group's coordinator: found when it is not known, found again when it has moved."""
+"""The way to a coordinator: found when it is not known, found again when it has moved.
+
+Of a group by its id, or of a producer's transactions by its transactional id.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +23,8 @@ R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
 GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
+KINDS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
 MOVED = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -32,12 +37,22 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Coordinator:
-    """One group's coordinator, on a connection of its own: what waits there delays nobody else."""
+    """The coordinator of one key, on a connection of its own: what waits there delays nothing else.
+
+    The key is a group's id, or a transactional id.
+    """
 
     def __init__(
-        self, cluster: Cluster, group_id: str, *, client_id: str, retry_wait_s: float = 0.1
+        self,
+        cluster: Cluster,
+        key: str,
+        *,
+        client_id: str,
+        retry_wait_s: float = 0.1,
+        key_type: int = GROUP_KEY_TYPE,
     ) -> None:
-        self.group_id = group_id
+        self.key = key
+        self._key_type = key_type
         self._cluster = cluster
         self._client_id = client_id
         self._retry_wait_s = retry_wait_s
@@ -61,7 +76,9 @@ class Coordinator:
         except RefusedError as refusal:
             if not refusal.is_retriable:
                 raise
-            raise ConnectionLostError(f"group {self.group_id!r}: {refusal}") from refusal
+            raise ConnectionLostError(
+                f"{KINDS[self._key_type]} {self.key!r}: {refusal}"
+            ) from refusal
         try:
             with trio.fail_after(timeout_s):
                 return await pipeline.request(message, response, version)
@@ -75,6 +92,20 @@ class Coordinator:
     async def version_of(self, api_key: int) -> int:
         """Return the highest version of an API both sides speak."""
         return (await self._opened()).version_of(api_key)
+
+    async def feature_level(self, name: str) -> int:
+        """Return the finalised level of a feature, as the connection's broker showed it last."""
+        return (await self._opened()).feature_level(name)
+
+    async def refresh_versions(self, timeout_s: float) -> None:
+        """Ask the coordinator again which versions and features there are."""
+        pipeline = await self._opened()
+        try:
+            with trio.fail_after(timeout_s):
+                await pipeline.negotiate()
+        except (trio.TooSlowError, ConnectionLostError, ProtocolError) as error:
+            await self._drop(pipeline)
+            raise ConnectionLostError(f"{pipeline.address}: {error}") from error
 
     async def forget(self) -> None:
         """Look for the coordinator again with the next request."""
@@ -119,7 +150,7 @@ class Coordinator:
             return self._pipeline
 
     async def _find(self) -> tuple[str, int]:
-        request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[self.group_id])
+        request = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self.key])
         answer = await self._cluster.request(
             request, FindCoordinatorResponse, version=COORDINATOR_KEYS_FROM
         )

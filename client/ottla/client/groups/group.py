@@ -157,7 +157,7 @@ class Group:
                 settle_commits=self._settle_commits,
             )
         # The member chooses its id itself, and keeps it as long as it lives (KIP-1082).
-        member = ConsumerProtocolMember(self._coordinator.group_id, str(uuid4()), self._config)
+        member = ConsumerProtocolMember(self._coordinator.key, str(uuid4()), self._config)
         return ConsumerMembership(
             member,
             coordinator=self._coordinator,

@@ -43,11 +43,13 @@ COOPERATIVE_STICKY = "cooperative-sticky"
 
 
 class Membership(NamedTuple):
-    """Who commits: a member in its generation, or nobody in particular."""
+    """The committing member in its generation, or no member in particular."""
 
     generation_id: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
+    group_id: str = ""
+    """Where it was asked for by `Consumer.group_metadata`."""
 
 
 NO_MEMBER = Membership()

@@ -56,7 +56,7 @@ async def fetch_offsets(
     request = OffsetFetchRequest(
         groups=[
             OffsetFetchRequestGroup(
-                group_id=coordinator.group_id,
+                group_id=coordinator.key,
                 member_id=member.member_id or None,
                 member_epoch=member.generation_id,
                 topics=None if partitions is None else list(topics.values()),
@@ -116,7 +116,7 @@ async def try_commit(
             )
         )
     request = OffsetCommitRequest(
-        group_id=coordinator.group_id,
+        group_id=coordinator.key,
         generation_id_or_member_epoch=membership.generation_id,
         member_id=membership.member_id,
         group_instance_id=membership.group_instance_id,

@@ -48,6 +48,8 @@ class BrokerConnection:
         self._correlation_id = 0
         self._received = bytearray()
         self._versions: dict[int, tuple[int, int]] = {}
+        self._features: dict[str, int] = {}
+        """Finalised features and their levels."""
 
     async def negotiate(self) -> None:
         """Ask which versions the broker speaks; fall back where it does not know our own."""
@@ -62,6 +64,7 @@ class BrokerConnection:
             self._versions = {
                 row.api_key: (row.min_version, row.max_version) for row in answer.api_keys
             }
+            self._features = {row.name: row.max_version_level for row in answer.finalized_features}
             return
 
     def version_of(self, api_key: int) -> int:
@@ -75,6 +78,10 @@ class BrokerConnection:
                 ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.address} has no {api.name}"
             )
         return version
+
+    def feature_level(self, name: str) -> int:
+        """Return the finalised level of a feature; 0 for one that the broker does not show."""
+        return self._features.get(name, 0)
 
     async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
         """Send one request and return its answer, decoded as `response`."""

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.client.produce.producer_lane import Fate, Lane, NotDeliveredError, ProducerBatch
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
+from ottla.model.limits import INT16_MAX
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch import NO_PRODUCER_EPOCH
 from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers
@@ -41,10 +42,16 @@ class ProducerIdentity(NamedTuple):
 class Accumulator:
     """The lanes of one producer and the memory they share."""
 
+    is_transactional = False
+    produce_version_max = INT16_MAX
+    """The highest version of Produce that may carry its batches."""
+
     def __init__(self, config: ProducerConfig, *, ends_at_failure: bool = False) -> None:
         self.identity: ProducerIdentity | None = None
-        self.ended_by: NotDeliveredError | None = None
+        self.ended_by: RefusedError | None = None
         """The first failure, where nothing may leave after one."""
+        self.refusal: RefusedError | None = None
+        """Why no record is accepted now."""
         self._ends_at_failure = ends_at_failure
         self.buffered_bytes = 0
         self._failed: deque[ProducerBatch] = deque(maxlen=FAILED_BATCH_COUNT_MAX)
@@ -110,6 +117,7 @@ class Accumulator:
                 partition,
                 is_idempotent=self._config.enable_idempotence,
                 retries=self._config.retries,
+                is_transactional=self.is_transactional,
             )
         self._busy.setdefault(partition, lane)
         batch = lane.open_batch(now_ms)
@@ -301,6 +309,7 @@ class Accumulator:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=batch.base_sequence,
+                is_transactional=self.is_transactional,
             )
 
     def _follow(self, lane: Lane, batch: ProducerBatch, fate: Fate, now_ms: int) -> None:
@@ -327,7 +336,7 @@ class Accumulator:
         if batch.failure is not None:
             self._failed.append(batch)
             if self._ends_at_failure and self.ended_by is None:
-                self.ended_by = batch.failure
+                self.ended_by = self.refusal = batch.failure
         self._tell(batch)
 
     def _fail_what_follows(self) -> None:

@@ -1,10 +1,11 @@
 """What becomes of a record that was sent."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import trio
 
+from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.producer_lane import NotDeliveredError, ProducerBatch
 from ottla.model.ids import Offset
 
@@ -75,4 +76,24 @@ class Delivery:
         return self._batch
 
 
-__all__ = ["Delivery", "NotDeliveredError", "RecordMetadata"]
+async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
+    """Send everything that was accepted now; return when the outcome of each batch is known.
+
+    `wake` wakes the connections: nothing lingers.
+    """
+    batches = gathered.begin_flush()
+    try:
+        wake()
+        while batches:
+            batch = batches.pop()
+            if not batch.is_settled and batch.parts is None:
+                event = trio.Event()
+                batch.on_settled.append(event.set)
+                await event.wait()
+            batches += batch.parts or ()
+    finally:
+        gathered.end_flush()
+    await trio.lowlevel.checkpoint()
+
+
+__all__ = ["Delivery", "NotDeliveredError", "RecordMetadata", "settle_all"]

@@ -30,6 +30,7 @@ NUMBERING_ERRORS = frozenset(
 """The broker's memory of this producer is not ours: a new epoch makes them agree (KIP-360)."""
 NOT_APPENDED = frozenset(
     {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -181,6 +182,7 @@ class Lane:
         "in_flight",
         "is_idempotent",
         "is_known",
+        "is_transactional",
         "needs_new_epoch",
         "newest",
         "next_sequence",
@@ -190,8 +192,16 @@ class Lane:
         "waiting",
     )
 
-    def __init__(self, partition: TopicPartition, *, is_idempotent: bool, retries: int) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        *,
+        is_idempotent: bool,
+        retries: int,
+        is_transactional: bool = False,
+    ) -> None:
         self.partition = partition
+        self.is_transactional = is_transactional
         self.is_idempotent = is_idempotent
         self.retries = retries
         self.waiting: deque[ProducerBatch] = deque()
@@ -318,8 +328,9 @@ class Lane:
             self._put_back(batch)
             return Fate.RETRIED
         self.needs_new_epoch = True
-        if batch.is_uncertain:
+        if batch.is_uncertain or self.is_transactional:
             # The broker has forgotten us: it can not tell whether an earlier attempt is there.
+            # And a transaction keeps its epoch until it ends.
             return self.fail(batch, code, message or row_of(code).meaning)
         batch.base_sequence = NO_SEQUENCE
         self._put_back(batch)

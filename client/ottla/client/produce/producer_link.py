@@ -132,7 +132,7 @@ class ProducerLink(BrokerLink):
         self, pipeline: Pipeline, batches: list[ProducerBatch]
     ) -> tuple[ProduceRequest, int]:
         topics: dict[str, TopicProduceData] = {}
-        version = pipeline.version_of(PRODUCE)
+        version = min(pipeline.version_of(PRODUCE), self._gathered.produce_version_max)
         for batch in batches:
             name, index = batch.partition
             data = topics.get(name)
@@ -144,6 +144,7 @@ class ProducerLink(BrokerLink):
                 data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
             data.partition_data.append(PartitionProduceData(index=index, records=batch.encoded))
         request = ProduceRequest(
+            transactional_id=self._config.transactional_id,
             acks=self._acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),

@@ -110,8 +110,24 @@ class ProducerConfig:
         doc="How keys are hashed: as the Java client does, or (CRC32) as librdkafka does.",
     )
     client_id: str = setting("ottla", key="client.id", doc="What brokers call this client.")
+    transactional_id: str | None = setting(
+        None,
+        key="transactional.id",
+        doc="The name of a producer of transactions. A producer that starts under it fences all "
+        "earlier ones and ends what they left open.",
+    )
+    transaction_timeout_ms: int = setting(
+        60_000,
+        key="transaction.timeout.ms",
+        at_least=1,
+        doc="How long a transaction may stay open before its coordinator aborts it.",
+    )
 
     def __post_init__(self) -> None:
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ConfigError("enable.idempotence", "is false; transactional.id needs true")
+        if self.transactional_id == "":
+            raise ConfigError("transactional.id", "is empty")
         if self.enable_idempotence and self.acks not in ("all", "-1"):
             raise ConfigError("acks", f"is {self.acks}; enable.idempotence needs all")
         if self.enable_idempotence and self.in_flight_count_max > IDEMPOTENT_IN_FLIGHT_MAX:

@@ -1,0 +1,7 @@
+"""What a producer's transactions are made of.
+
+transaction_flow.py            a producer's place in its transactions, what answers mean (pure)
+transaction_messages.py        what requests name, and the codes in their answers (pure)
+transactional_accumulator.py   the records of one transaction at a time (pure)
+producer_transactions.py       the requests to the coordinators
+"""

@@ -1,0 +1,596 @@
+"""The requests of a producer's transactions: to their coordinator, and to those of groups.
+
+It decides nothing: `transaction_flow` says what must be asked and what an answer means.  Requests
+to the coordinator take turns, so that nothing is added to a transaction that was ended.
+"""
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple, NoReturn, TypeVar
+
+import trio
+
+from ottla.client.groups.coordinator import (
+    GROUP_KEY_TYPE,
+    MOVED,
+    TRANSACTION_KEY_TYPE,
+    Coordinator,
+)
+from ottla.client.groups.group_member import Membership
+from ottla.client.groups.group_offsets import Committed
+from ottla.client.network.background import Bell
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.produce.accumulator import ProducerIdentity
+from ottla.client.produce.delivery import settle_all
+from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.transactions.transaction_flow import (
+    ADD_PARTITIONS_VERSION_MAX,
+    END_TXN_BUMPS_FROM,
+    TXN_OFFSET_COMMIT_ADDS_FROM,
+    AnswerMeaning,
+    ProducerFencedError,
+    TransactionAbortedError,
+    TransactionCall,
+    TransactionFlow,
+    TransactionOutcomeUnknownError,
+    TransactionProtocol,
+    TransactionStage,
+    deciding_code,
+    protocol_for,
+    verdict_of,
+)
+from ottla.client.transactions.transaction_messages import (
+    codes_of,
+    topics_to_add,
+    topics_to_commit,
+)
+from ottla.client.transactions.transactional_accumulator import TransactionalAccumulator, outside
+from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
+from ottla.model.ids import ProducerId, TopicPartition
+from ottla.model.limits import INT16_MAX
+from ottla.model.settings.client import ProducerConfig
+from ottla.wire.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+)
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from ottla.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
+from ottla.wire.messages.end_txn_request import EndTxnRequest
+from ottla.wire.messages.end_txn_response import EndTxnResponse
+from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
+from ottla.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+from ottla.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+
+R = TypeVar("R", bound=Message)
+
+TRANSACTION_VERSION = "transaction.version"
+FIRST_RETRY_S = 0.02
+"""The wait before a first repetition: the coordinator ends the transaction before in about that."""
+END_BOUND_S = 10.0
+"""How long an abort, and a commit that is cancelled, may hold up the end of the block.  Shorter
+leaves more transactions to the next epoch or to their timeout; longer holds up a cancelled task."""
+EPOCHS_FROM = 3
+"""The version of InitProducerId from which a producer names its present id and epoch (KIP-360)."""
+NO_OFFSETS_VERSION_MAX = TXN_OFFSET_COMMIT_ADDS_FROM - 1
+
+
+class CoordinatorAnswer(NamedTuple):
+    """An answer and what it means; `message` is None where there was none in time."""
+
+    verdict: AnswerMeaning
+    code: ErrorCode
+    message: Message | None = None
+    why: str = ""
+
+
+class ProducerTransaction:
+    """An open transaction: records go by the producer's `send`, offsets by `send_offsets`."""
+
+    def __init__(self, transactions: "ProducerTransactions") -> None:
+        self._transactions = transactions
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, int | Committed], group: Membership
+    ) -> None:
+        """Let a group's offsets (of the next record to process) be committed with the records.
+
+        `group` is the consumer's `group_metadata()`.  Raises TransactionAbortedError if the group
+        has another generation by now, or for any other refusal: the transaction can not be
+        committed then.
+        """
+        await self._transactions.send_offsets(self, offsets, group)
+
+
+class ProducerTransactions:
+    """Begins and ends one producer's transactions."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+        assert config.transactional_id is not None
+        self._cluster = cluster
+        self._config = config
+        self._id = config.transactional_id
+        self.flow = TransactionFlow()
+        self._bell = Bell()
+        self.gathered = TransactionalAccumulator(config, self.flow, self._bell.ring)
+        self._turn = trio.Lock()
+        """Held by who asks a coordinator."""
+        self._is_busy = False
+        """Whether a transaction is open, or one begins or ends."""
+        self._open: ProducerTransaction | None = None
+        self._looked_at_s = 0.0
+        """When the versions were asked for last."""
+        self._coordinators: dict[str, Coordinator] = {}
+        self._coordinator = self._make_coordinator(self._id, TRANSACTION_KEY_TYPE)
+        self.wake: Callable[[], None] = lambda: None
+        """Called when batches may leave, or have failed."""
+
+    def _make_coordinator(self, key: str, key_type: int) -> Coordinator:
+        return Coordinator(self._cluster, key, client_id=self._config.client_id, key_type=key_type)
+
+    @property
+    def _block_s(self) -> float:
+        return self._config.block_ms_max / 1_000
+
+    async def run(self) -> NoReturn:
+        """Add partitions to the transaction as they are needed."""
+        while True:
+            await self._bell.wait()
+            while wanted := self._wanted():
+                await self._add_partitions(wanted)
+
+    async def aclose(self) -> None:
+        """Close the connections to coordinators."""
+        for coordinator in (self._coordinator, *self._coordinators.values()):
+            await coordinator.forget()
+
+    # Begin.
+
+    async def initialise(self) -> None:
+        """Take over the transactional id: fence earlier producers, end what they left open."""
+        deadline = trio.current_time() + self._block_s
+        self._looked_at_s = trio.current_time()
+        await self._identify(deadline)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[ProducerTransaction]:
+        """Open a transaction; commit at the end of the block, abort if an error leaves it."""
+        if self._is_busy:
+            raise RefusedError(
+                ErrorCode.INVALID_TXN_STATE, "the producer's transaction before is still open"
+            )
+        self._is_busy = True
+        try:
+            await self._begin()
+            self._open = transaction = ProducerTransaction(self)
+            try:
+                yield transaction
+                self._open = None
+                await self._commit()
+            except BaseException as error:
+                self._open = None
+                await self._abort_for(error)
+                raise
+        finally:
+            self._is_busy = False
+
+    async def _begin(self) -> None:
+        self._raise_final()
+        deadline = trio.current_time() + self._block_s
+        protocol = await self._find_protocol(deadline)
+        if self.flow.must_identify(protocol):
+            # Batches of an abort that was given up may still wait for their answers.
+            with trio.CancelScope(deadline=deadline) as scope:
+                await settle_all(self.gathered, self.wake)
+            if scope.cancelled_caught:
+                raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, "a batch before has no answer yet")
+            await self._identify(deadline)
+        self.gathered.take_unseen_failure()
+        self.flow.begin(protocol)
+        self.gathered.open()
+
+    async def _find_protocol(self, deadline: float) -> TransactionProtocol:
+        coordinator = self._coordinator
+        wait_s, trouble = FIRST_RETRY_S, "nothing was asked"
+        age_s = self._config.metadata_age_ms_max / 1_000
+        with trio.CancelScope(deadline=deadline):
+            while True:
+                try:
+                    if trio.current_time() >= self._looked_at_s + age_s:
+                        await coordinator.refresh_versions(self._config.request_timeout_ms / 1_000)
+                        self._looked_at_s = trio.current_time()
+                    return protocol_for(
+                        await coordinator.feature_level(TRANSACTION_VERSION),
+                        produce=await _version_of(coordinator, PRODUCE),
+                        txn_offset_commit=await _version_of(coordinator, TXN_OFFSET_COMMIT),
+                        end_txn=await _version_of(coordinator, END_TXN),
+                    )
+                except (ConnectionLostError, ProtocolError) as error:
+                    trouble = str(error)
+                except RefusedError as error:
+                    if not error.is_retriable:
+                        raise
+                    trouble = str(error)
+                await trio.sleep(wait_s)
+                wait_s = self._next_wait(wait_s)
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"no coordinator: {trouble}")
+
+    async def _identify(self, deadline: float) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=self._id, transaction_timeout_ms=self._config.transaction_timeout_ms
+        )
+        if self.flow.identity is not None:
+            request.producer_id, request.producer_epoch = self.flow.identity
+
+        async def version() -> int:
+            found = await self._coordinator.version_of(INIT_PRODUCER_ID)
+            if found < EPOCHS_FROM:
+                request.producer_id, request.producer_epoch = -1, -1
+            return found
+
+        answer = await self._ask(
+            TransactionCall.INITIALISE, request, InitProducerIdResponse, version, deadline
+        )
+        if isinstance(answer.message, InitProducerIdResponse):
+            told = answer.message
+            identity = ProducerIdentity(ProducerId(told.producer_id), told.producer_epoch)
+            self.flow.identify(identity)
+            self.gathered.become(identity)
+            return
+        if answer.verdict is AnswerMeaning.RETRY:
+            raise RefusedError(answer.code, f"transactional id {self._id!r}: {answer.why}")
+        self._end_for_good(answer)
+        self._raise_final()
+
+    # Within a transaction.
+
+    def _wanted(self) -> tuple[TopicPartition, ...]:
+        return () if self.gathered.ended_by is not None else self.flow.wanted()
+
+    async def _add_partitions(self, wanted: tuple[TopicPartition, ...]) -> None:
+        number = self.flow.number
+        producer_id, epoch = self._identity()
+        answer = await self._ask(
+            TransactionCall.ADD,
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=producer_id,
+                v3_and_below_producer_epoch=epoch,
+                v3_and_below_topics=topics_to_add(wanted),
+            ),
+            AddPartitionsToTxnResponse,
+            self._at_most(ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION_MAX),
+            trio.current_time() + self._block_s,
+            is_wanted=lambda: self.flow.number == number and bool(self._wanted()),
+        )
+        if self.flow.number != number:
+            return  # it was given up, and is of an earlier epoch
+        if answer.verdict is AnswerMeaning.DONE:
+            self.flow.add(wanted)
+        elif self._wanted():
+            self._doom(answer)
+        self.wake()
+
+    async def send_offsets(
+        self,
+        transaction: ProducerTransaction,
+        offsets: Mapping[TopicPartition, int | Committed],
+        group: Membership,
+    ) -> None:
+        """Add offsets to the open transaction."""
+        if self._open is not transaction or self.gathered.ended_by is not None:
+            raise self.gathered.refusal or outside()
+        if not group.group_id:
+            raise RefusedError(
+                ErrorCode.INVALID_GROUP_ID, "offsets need the consumer's group_metadata()"
+            )
+        if not offsets:
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            await self._send_offsets(offsets, group)
+        except BaseException as error:
+            # Whatever it was: nothing says that the offsets are in the transaction.
+            self._doom(
+                CoordinatorAnswer(AnswerMeaning.ABORT, _code_of(error), why=f"offsets: {error}")
+            )
+            raise
+
+    async def _send_offsets(
+        self, offsets: Mapping[TopicPartition, int | Committed], group: Membership
+    ) -> None:
+        deadline = trio.current_time() + self._block_s
+        producer_id, epoch = self._identity()
+        if self.flow.must_add_group(group.group_id):
+            added = await self._ask(
+                TransactionCall.ADD,
+                AddOffsetsToTxnRequest(
+                    transactional_id=self._id,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    group_id=group.group_id,
+                ),
+                AddOffsetsToTxnResponse,
+                self._at_most(ADD_OFFSETS_TO_TXN, INT16_MAX),
+                deadline,
+            )
+            self._raise_refused(added)
+            self.flow.add_group(group.group_id)
+        coordinator = self._coordinators.get(group.group_id)
+        if coordinator is None:
+            coordinator = self._make_coordinator(group.group_id, GROUP_KEY_TYPE)
+            self._coordinators[group.group_id] = coordinator
+        is_implicit = self.flow.protocol is TransactionProtocol.IMPLICIT
+        version_max = TXN_OFFSET_COMMIT_ADDS_FROM if is_implicit else NO_OFFSETS_VERSION_MAX
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group.group_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            generation_id_or_member_epoch=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=topics_to_commit(offsets),
+        )
+        answer = await self._ask(
+            TransactionCall.COMMIT_OFFSETS,
+            request,
+            TxnOffsetCommitResponse,
+            self._at_most(TXN_OFFSET_COMMIT, version_max, coordinator),
+            deadline,
+            coordinator=coordinator,
+        )
+        self._raise_refused(answer)
+
+    def _raise_refused(self, answer: CoordinatorAnswer) -> None:
+        if answer.verdict is AnswerMeaning.DONE:
+            return
+        self._doom(answer)
+        self._raise_final()
+        raise TransactionAbortedError(answer.code, answer.why)
+
+    def _doom(self, answer: CoordinatorAnswer) -> None:
+        """Make a commit impossible, and the producer final where the answer says so."""
+        error: RefusedError = TransactionAbortedError(answer.code, answer.why)
+        if answer.verdict in (AnswerMeaning.FENCED, AnswerMeaning.FATAL):
+            self._end_for_good(answer)
+            error = self.flow.final or error
+        else:
+            self.flow.doom()
+        self.gathered.doom(error)
+        self.wake()
+
+    # The end.
+
+    async def _commit(self) -> None:
+        self.gathered.close()
+        await settle_all(self.gathered, self.wake)
+        self._raise_final()
+        failure = self.gathered.ended_by
+        if failure is not None or self.flow.stage is not TransactionStage.OPEN:
+            assert failure is not None
+            raise TransactionAbortedError(failure.code, failure.message) from failure
+        self.flow.begin_commit()
+        if not self.flow.must_end:
+            self.flow.on_ended(None)
+            return
+        try:
+            answer = await self._end(trio.current_time() + self._block_s, is_commit=True)
+        except BaseException:
+            # It may be committed already: only the coordinator's answer says so.
+            with trio.CancelScope(shield=True):
+                bound = trio.current_time() + END_BOUND_S
+                self._take_commit(await self._end(bound, is_commit=True))
+            raise
+        self._take_commit(answer)
+
+    def _take_commit(self, answer: CoordinatorAnswer) -> None:
+        verdict = self.flow.commit_verdict(answer.verdict)
+        if verdict is AnswerMeaning.DONE:
+            self._take_end(answer)
+        elif verdict is AnswerMeaning.ABORT:
+            raise TransactionAbortedError(answer.code, answer.why)
+        else:
+            self._end_for_good(answer._replace(verdict=verdict))
+            self._raise_final()
+
+    async def _abort_for(self, error: BaseException) -> None:
+        """Abort for an error that leaves the block; raise what it means, if it means more."""
+        if self.flow.stage in (TransactionStage.READY, TransactionStage.UNIDENTIFIED):
+            return  # the commit was done before its task was cancelled
+        if self.flow.stage is not TransactionStage.FINAL:
+            code = _code_of(error)
+            why = TransactionAbortedError(code, f"the transaction is aborted: {error!r}")
+            self.gathered.doom(why)
+        self.gathered.close()
+        with trio.CancelScope(shield=True):
+            await self._abort(trio.current_time() + min(END_BOUND_S, self._block_s))
+        self.gathered.take_unseen_failure()
+        final = self.flow.final
+        if final is not None and final is not error and isinstance(error, OttlaError):
+            raise final from error
+        if isinstance(error, NotDeliveredError):
+            raise TransactionAbortedError(error.code, error.message) from error
+
+    async def _abort(self, deadline: float) -> None:
+        with trio.CancelScope(deadline=deadline) as scope:
+            # A batch that arrives after the end would belong to no transaction, or the next one.
+            await settle_all(self.gathered, self.wake)
+        if self.flow.stage is TransactionStage.FINAL:
+            return
+        self.flow.begin_abort()
+        # An abort may mean that the cluster has another protocol by now.
+        self._looked_at_s = -math.inf
+        if not self.flow.must_end:
+            self.flow.on_ended(None)
+            return
+        if scope.cancelled_caught:
+            self.flow.give_up()
+            return
+        answer = await self._end(deadline, is_commit=False)
+        if answer.verdict is AnswerMeaning.DONE:
+            self._take_end(answer)
+        elif answer.verdict in (AnswerMeaning.FENCED, AnswerMeaning.FATAL):
+            self._end_for_good(answer)
+        else:
+            self.flow.give_up()
+
+    async def _end(self, deadline: float, *, is_commit: bool) -> CoordinatorAnswer:
+        producer_id, epoch = self._identity()
+        is_implicit = self.flow.protocol is TransactionProtocol.IMPLICIT
+        return await self._ask(
+            TransactionCall.COMMIT if is_commit else TransactionCall.ABORT,
+            EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                committed=is_commit,
+            ),
+            EndTxnResponse,
+            self._at_most(END_TXN, INT16_MAX if is_implicit else END_TXN_BUMPS_FROM - 1),
+            deadline,
+        )
+
+    def _take_end(self, answer: CoordinatorAnswer) -> None:
+        told = answer.message
+        identity = None
+        if isinstance(told, EndTxnResponse) and told.producer_id >= 0:
+            identity = ProducerIdentity(ProducerId(told.producer_id), told.producer_epoch)
+        if self.flow.on_ended(identity) and identity is not None:
+            self.gathered.become(identity)
+
+    def _end_for_good(self, answer: CoordinatorAnswer) -> None:
+        name = f"transactional id {self._id!r}"
+        error: RefusedError
+        if answer.verdict is AnswerMeaning.FENCED:
+            error = ProducerFencedError(
+                answer.code, f"{name}: another producer has it, or the transaction took too long"
+            )
+        elif self.flow.stage is TransactionStage.COMMITTING:
+            error = TransactionOutcomeUnknownError(
+                answer.code, f"{name}: nothing says if the transaction is committed: {answer.why}"
+            )
+        else:
+            error = RefusedError(answer.code, f"{name}: {answer.why}")
+        self.flow.end_for_good(error)
+        self.gathered.doom(error)
+        self.gathered.refusal = error
+        self.wake()
+
+    def _raise_final(self) -> None:
+        if self.flow.final is not None:
+            raise self.flow.final
+
+    # Asking.
+
+    def _identity(self) -> ProducerIdentity:
+        assert self.flow.identity is not None
+        return self.flow.identity
+
+    def _next_wait(self, wait_s: float) -> float:
+        return min(wait_s * 2, self._config.retry_backoff_ms / 1_000)
+
+    def _at_most(
+        self, api_key: int, version_max: int, coordinator: Coordinator | None = None
+    ) -> Callable[[], Awaitable[int]]:
+        async def version() -> int:
+            return min(await (coordinator or self._coordinator).version_of(api_key), version_max)
+
+        return version
+
+    async def _ask(
+        self,
+        call: TransactionCall,
+        request: Message,
+        response: type[R],
+        version: Callable[[], Awaitable[int]],
+        deadline: float,
+        *,
+        coordinator: Coordinator | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> CoordinatorAnswer:
+        """Ask until the answer means something else than to ask again, or the time is over."""
+        asked = coordinator or self._coordinator
+        wait_s = FIRST_RETRY_S
+        last = CoordinatorAnswer(
+            AnswerMeaning.RETRY, ErrorCode.REQUEST_TIMED_OUT, why="nothing answered"
+        )
+        with trio.CancelScope(deadline=deadline):
+            async with self._turn:
+                while is_wanted():
+                    last = await self._attempt(call, request, response, version, asked)
+                    if last.verdict is not AnswerMeaning.RETRY:
+                        return last
+                    if last.code in MOVED:
+                        await asked.forget()
+                    await trio.sleep(wait_s)
+                    wait_s = self._next_wait(wait_s)
+        return last
+
+    async def _attempt(
+        self,
+        call: TransactionCall,
+        request: Message,
+        response: type[R],
+        version: Callable[[], Awaitable[int]],
+        coordinator: Coordinator,
+    ) -> CoordinatorAnswer:
+        is_answered = False
+        try:
+            number = await version()
+            if call is not TransactionCall.INITIALISE:
+                self.flow.on_sent()
+            answer = await coordinator.request(
+                request,
+                response,
+                timeout_s=self._config.request_timeout_ms / 1_000,
+                version=number,
+            )
+            is_answered = True
+        except (ConnectionLostError, ProtocolError) as error:
+            return CoordinatorAnswer(
+                AnswerMeaning.RETRY, ErrorCode.NETWORK_EXCEPTION, why=str(error)
+            )
+        except RefusedError as error:
+            is_answered = True  # nothing was asked
+            return CoordinatorAnswer(verdict_of(call, error.code), error.code, why=str(error))
+        finally:
+            if not is_answered:
+                self.flow.on_lost()
+        code = deciding_code(call, codes_of(answer))
+        return CoordinatorAnswer(verdict_of(call, code), code, answer, why=row_of(code).meaning)
+
+
+async def _version_of(coordinator: Coordinator, api_key: int) -> int:
+    """Return the version both speak; -1 where the broker has none."""
+    try:
+        return await coordinator.version_of(api_key)
+    except RefusedError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return -1
+
+
+def _code_of(error: BaseException) -> ErrorCode:
+    return error.code if isinstance(error, RefusedError) else ErrorCode.TRANSACTION_ABORTABLE
+
+
+@asynccontextmanager
+async def open_transactions(
+    cluster: Cluster, config: ProducerConfig
+) -> AsyncIterator[ProducerTransactions]:
+    """Take over a transactional id; close the connections to coordinators at the end."""
+    async with AsyncExitStack() as stack:
+        transactions = ProducerTransactions(cluster, config)
+        stack.push_async_callback(transactions.aclose)
+        await transactions.initialise()
+        yield transactions
