@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.ids import Offset, TopicPartition
-from ottla.storage.cleaner.cleanable import cleanable_of
+from ottla.storage.cleaner.cleanable import cleanable_of, hindrance_of
 from ottla.storage.cleaner.cleaner_manager import (
     RETRY_PAUSES_MS,
     CleanerManager,
@@ -95,6 +95,22 @@ def test_nothing_from_a_segment_with_a_younger_record_than_the_lag_on_is_cleaned
     assert cleanable_of(log, NOW_MS).end_offset == 10
     log.segments[1].max_timestamp_ms = NOW_MS - 300
     assert cleanable_of(log, NOW_MS).end_offset == 40
+
+
+def test_where_nothing_can_be_cleaned_the_first_hindrance_is_named() -> None:
+    assert hindrance_of(log_of(10), NOW_MS) == ""
+    assert hindrance_of(log_of(45), NOW_MS) == "it is compacted up to its end, offset 45"
+    active = "all its dirty records, from offset 40 on, are in the active segment"
+    assert hindrance_of(log_of(40), NOW_MS) == active
+    undecided = log_of(10)
+    undecided.stable_offset = 10
+    assert hindrance_of(undecided, NOW_MS).startswith("records from offset 10 on are not committed")
+    unflushed = log_of(20)
+    unflushed.segments[2].is_sealed = False
+    assert hindrance_of(unflushed, NOW_MS) == "records from offset 20 on are not flushed yet"
+    young = log_of(20, min_compaction_lag_ms=1_000)
+    expected = "records from offset 20 on are younger than min.compaction.lag.ms"
+    assert hindrance_of(young, NOW_MS) == expected
 
 
 def test_a_record_that_is_dirty_for_longer_than_the_longest_lag_makes_a_log_due() -> None:
