@@ -13,6 +13,7 @@ from ottla.storage.batch_scan import BatchScan
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.indexes import OffsetIndex, TimeIndex
 from ottla.storage.local_log import LocalLog
+from ottla.storage.log_reads import ReadableLog
 from ottla.storage.producer_snapshot import encode_snapshot
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.recovery import LogLoader
@@ -196,6 +197,25 @@ def _forget_aborts() -> Any:
     return patched(Segment, note_aborted=lambda self, aborted: None)
 
 
+def _take_any_guard() -> Any:
+    return patched(ProducerStates, _check_guard=lambda self, header, guard: None)
+
+
+def _stable_at_the_high_watermark() -> Any:
+    return patched(ReadableLog, last_stable_offset=property(lambda self: self.high_watermark))
+
+
+@contextmanager
+def _recover_no_aborts() -> Iterator[None]:
+    original = recovery.replay
+
+    def replay(producers: Any, segment: Any, data: Any, at: int, header: Any) -> None:
+        original(producers, None, data, at, header)
+
+    with patched(recovery, replay=replay):
+        yield
+
+
 def _row(name: str, sentence: str, plant: Plant, seed_count: int = 2_000) -> Mutant:
     return Mutant(
         name=f"log-{name}",
@@ -255,4 +275,11 @@ MUTANTS = (
         _keep_producers_of_the_tail,
     ),
     _row("aborts-lost", "aborted transactions are not listed", _forget_aborts),
+    _row("aborts-unrecovered", "recovery lists no aborted transactions", _recover_no_aborts),
+    _row("guard-skipped", "a transaction begins that nothing verified", _take_any_guard),
+    _row(
+        "stable-early",
+        "read_committed sees what open transactions wrote",
+        _stable_at_the_high_watermark,
+    ),
 )

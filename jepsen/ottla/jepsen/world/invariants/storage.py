@@ -2,7 +2,8 @@
 
 `check_whole` holds a log against the list of batches that it should be: FlushedIsKept and
 NothingInvented (see `what_was_kept`), OffsetsMonotone, IndexPointsToItsOffset, TimeIndexMonotone,
-EpochCacheMatchesBatches, DuplicateIsSeen, AbortedAreListed, StartOffsetNeverGoesBack.
+EpochCacheMatchesBatches, DuplicateIsSeen, AbortedAreListed, LastStableHoldsBack,
+StartOffsetNeverGoesBack.
 """
 
 from functools import partial
@@ -216,6 +217,28 @@ def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> No
     }
     if held != expected:
         raise Violation("AbortedAreListed", f"{sorted(held)}, not {sorted(expected)}")
+
+
+def check_stable(log: Log, model: LogModel) -> None:
+    """LastStableHoldsBack: read_committed sees nothing from an open transaction's start on.
+
+    What was deleted of a transaction holds nothing back.
+    """
+    open_since = {
+        producer_id: producer.txn_first_offset
+        for producer_id, producer in model.producers.items()
+        if producer.txn_first_offset >= 0
+    }
+    for kept in model.since(log.log_start_offset):
+        made = kept.made
+        first = open_since.get(made.producer_id)
+        if first is None or not made.is_transactional or kept.base_offset < first:
+            continue
+        bound = max(kept.base_offset, log.log_start_offset)
+        if log.last_stable_offset > bound:
+            detail = f"{log.last_stable_offset}, with a transaction open from {bound} on"
+            raise Violation("LastStableHoldsBack", detail)
+        return
 
 
 def state_of(log: Log) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.log_batches import NOW_MS
 from ottla.jepsen.world.walk.log_life import LogLife
-from ottla.jepsen.world.walk.log_model import ModelBatch, place
+from ottla.jepsen.world.walk.log_model import Made, ModelBatch, place
 from ottla.jepsen.world.walk.stepping import Doomed, run_through
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
@@ -142,6 +142,7 @@ class WalkedLog(LogLife):
         made = self._maker.next(self.model)
         origin = AppendOrigin.CLIENT if made.is_abort is None else AppendOrigin.COORDINATOR
         kept = place(made, self.model.end_offset, self._epoch)
+        self._check_guard(log, made)
         self._pending = [kept]
         try:
             info = log.append_as_leader(
@@ -157,6 +158,20 @@ class WalkedLog(LogLife):
         if info.is_duplicate or info.base_offset != kept.base_offset:
             raise Violation("OffsetsMonotone", f"{kept.base_offset} went to {info.base_offset}")
         self._take_in(log, [kept])
+
+    def _check_guard(self, log: Log, made: Made) -> None:
+        """GuardHolds: the first batch of a transaction is refused where nothing verified it."""
+        producer = self.model.producers.get(made.producer_id)
+        is_open = producer is not None and producer.txn_first_offset >= 0
+        if not made.is_transactional or made.is_abort is not None or is_open:
+            return
+        try:
+            info = log.append_as_leader(
+                memoryview(made.data), leader_epoch=Epoch(self._epoch), now_ms=NOW_MS
+            )
+        except RefusedError:
+            return
+        raise Violation("GuardHolds", f"an unverified batch lies at {info.base_offset}")
 
     def _replicate(self) -> None:
         """Write several batches as a follower does, of later leaderships, too."""
@@ -388,6 +403,7 @@ class WalkedLog(LogLife):
             detail = f"{timestamp_ms - NOW_MS} ms below {bound}: {found}, not {expected}"
             raise Violation("FoundByTime", detail)
         storage.check_aborted(log, model, offset, bound)
+        storage.check_stable(log, model)
         storage.check_epochs(log, model)
 
     # --- faults -------------------------------------------------------------------------------
