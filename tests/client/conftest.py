@@ -23,9 +23,10 @@ __all__ = ["ottla_cluster"]
 class Proxy:
     """Stands between clients and one broker.
 
-    It cuts a connection where an answer to Produce comes, whenever `cuts` says so: the request went
-    through, so its records are appended; whoever sent it never hears of it.  In ApiVersions it
-    lowers the highest versions to those of `highest`; what was asked of it is in `asked`.
+    It cuts a connection where an answer to Produce (or `cut_api_key`) comes, whenever `cuts` says
+    so: the request went through, so its records are appended; whoever sent it never hears of it.
+    In ApiVersions it lowers the highest versions to those of `highest`; what was asked of it is in
+    `asked`.
     """
 
     def __init__(self, cuts: Iterable[bool], highest: Mapping[int, int]) -> None:
@@ -33,6 +34,8 @@ class Proxy:
         self.target = ("", 0)
         self.cuts = iter(cuts)
         self.highest = highest
+        self.cut_api_key = PRODUCE
+        """Whose answers are cut off."""
         self.asked: set[tuple[int, int]] = set()
         """Pairs of api key and version."""
 
@@ -83,7 +86,7 @@ class Proxy:
 
     def _on_response(self, frame: bytes, asked: deque[tuple[int, int]]) -> bytes | None:
         api_key, version = asked.popleft()
-        if api_key == PRODUCE and next(self.cuts, False):
+        if api_key == self.cut_api_key and next(self.cuts, False):
             return None
         if api_key == API_VERSIONS and self.highest:
             return self._look_old(frame, version)

@@ -27,6 +27,7 @@ COUNT = 6
 FAILS_AT = 3
 
 Process = Callable[[ConsumerRecord], Awaitable[None]]
+Transform = Callable[[ConsumerRecord], bytes]
 
 
 class CrashError(Exception):
@@ -58,7 +59,11 @@ def program(name: str) -> Callable[..., Awaitable[Any]]:
     for page in PAGES:
         for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
             if f"async def {name}(" in block:
-                names: dict[str, Any] = {"Process": Process, "Database": Database}
+                names: dict[str, Any] = {
+                    "Process": Process,
+                    "Database": Database,
+                    "Transform": Transform,
+                }
                 exec(compile(block, f"{page.name}: {name}", "exec"), names)
                 found: Callable[..., Awaitable[Any]] = names[name]
                 return found
@@ -71,16 +76,18 @@ async def fill(bootstrap: str) -> None:
             await producer.send("numbers", b"%d" % number)
 
 
-async def written(bootstrap: str) -> list[bytes | None]:
+async def written(
+    bootstrap: str, topic: str = "numbers", isolation_level: str = "read_uncommitted"
+) -> list[bytes | None]:
     """Return what is in the log now."""
-    at = TopicPartition("numbers", 0)
-    config = ConsumerConfig(auto_offset_reset="earliest")
+    at = TopicPartition(topic, 0)
+    config = ConsumerConfig(auto_offset_reset="earliest", isolation_level=isolation_level)
     found: list[bytes | None] = []
     async with open_consumer(bootstrap, config) as consumer:
         consumer.assign([at])
         end = (await consumer.end_offsets([at]))[at]
-        while len(found) < end:
-            found += [record.value for record in await consumer.poll()]
+        while await consumer.position(at) < end:
+            found += [record.value for record in await consumer.poll(1)]
     return found
 
 
@@ -171,3 +178,32 @@ async def test_a_producer_without_retries_says_what_may_be_lost(behind_proxy: An
         assert proxy.cut_count == 1
         assert lost == values, "all went in one request, whose answer was lost"
         assert await written(known_at) in (values, [])
+
+
+async def test_a_transaction_holds_results_and_position_together(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    await fill(bootstrap)
+    has_crashed = False
+
+    def square(record: ConsumerRecord) -> bytes:
+        nonlocal has_crashed
+        number = int(record.value or b"")
+        if number == FAILS_AT and not has_crashed:
+            has_crashed = True
+            raise CrashError
+        return b"%d" % number**2
+
+    run = program("transform_once")
+    with trio.fail_after(60):
+        with pytest.raises(CrashError):
+            await run(bootstrap, square)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, bootstrap, square)
+            while len(await written(bootstrap, "squares", "read_committed")) < COUNT:
+                await trio.sleep(0.05)
+            nursery.cancel_scope.cancel()
+
+        found = await written(bootstrap, "squares", "read_committed")
+    assert found == [b"%d" % number**2 for number in range(COUNT)]

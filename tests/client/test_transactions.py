@@ -22,7 +22,13 @@ from ottla.client import (
     open_producer,
 )
 from ottla.client.testing import open_test_cluster
-from ottla.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, PRODUCE, TXN_OFFSET_COMMIT
+from ottla.wire.apis import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+)
 
 EXPLICIT = {END_TXN: 4, TXN_OFFSET_COMMIT: 4, PRODUCE: 11}
 PROTOCOLS: dict[str, dict[int, int]] = {"explicit": EXPLICIT, "implicit": {}}
@@ -201,3 +207,24 @@ async def test_answers_that_are_cut_off_make_neither_gap_nor_duplicate(
                             await producer.send("t", b"%d" % (number * 3 + part))
             assert proxy.cut_count > 2
             assert await committed(address) == [b"%d" % number for number in range(36)]
+
+
+@pytest.mark.parametrize("name", list(PROTOCOLS))
+@pytest.mark.parametrize("api_key", [INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN])
+async def test_an_answer_of_the_coordinator_that_is_cut_off_is_asked_for_again(
+    behind_proxy: Any, name: str, api_key: int
+) -> None:
+    with trio.fail_after(60):
+        async with behind_proxy((), PROTOCOLS[name]) as (_, address, proxy):
+            proxy.cut_api_key, proxy.cuts = api_key, (number % 2 == 0 for number in range(12))
+            async with open_producer(address, CONFIG) as producer:
+                for number in range(4):
+                    async with producer.transaction():
+                        await producer.send("t", b"%d" % number)
+                    with pytest.raises(CrashError):
+                        async with producer.transaction():
+                            await (await producer.send("t", b"aborted"))
+                            raise CrashError
+            # By the implicit protocol the broker itself adds, through the same proxy.
+            assert proxy.cut_count > 0
+            assert await committed(address) == [b"0", b"1", b"2", b"3"]
