@@ -1,5 +1,6 @@
 """Transactions of the producer against a real cluster, by both protocols."""
 
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,11 +18,13 @@ from ottla.client import (
     RefusedError,
     TopicPartition,
     TransactionAbortedError,
+    TransactionOutcomeUnknownError,
     open_admin,
     open_consumer,
     open_producer,
 )
 from ottla.client.testing import open_test_cluster
+from ottla.model.errors import ConfigError
 from ottla.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
@@ -228,3 +231,31 @@ async def test_an_answer_of_the_coordinator_that_is_cut_off_is_asked_for_again(
             # By the implicit protocol the broker itself adds, through the same proxy.
             assert proxy.cut_count > 0
             assert await committed(address) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_commit_without_an_answer_is_told_as_unknown_and_ends_the_producer(
+    behind_proxy: Any,
+) -> None:
+    hasty = ProducerConfig(transactional_id="t-1", retry_backoff_ms=20, block_ms_max=1_500)
+    with trio.fail_after(60):
+        async with behind_proxy() as (_, address, proxy):
+            async with open_producer(address, hasty) as producer:
+                with pytest.raises(TransactionOutcomeUnknownError):
+                    async with producer.transaction():
+                        await (await producer.send("t", b"committed all the same"))
+                        proxy.cut_api_key, proxy.cuts = END_TXN, itertools.repeat(True)
+                with pytest.raises(TransactionOutcomeUnknownError):
+                    async with producer.transaction():
+                        raise AssertionError("it begins nothing again")
+            proxy.cuts = iter(())
+            async with open_producer(address, CONFIG):
+                assert await committed(address) == [b"committed all the same"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"transactional_id": "x", "enable_idempotence": False}, {"transactional_id": ""}],
+)
+def test_a_transactional_id_needs_a_name_and_numbers(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        ProducerConfig(**settings)
