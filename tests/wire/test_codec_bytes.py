@@ -108,6 +108,8 @@ from ottla.wire.messages.tail_client_metrics_response import (
     ClientPush,
     TailClientMetricsResponse,
 )
+from ottla.wire.messages.transaction_log_key import TransactionLogKey
+from ottla.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 
 # Messages that nothing serves yet have no files.
 aborted = message_module("AbortedTxn")
@@ -127,6 +129,37 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         aborted.AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1),
         0,
         "0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff",
+    ),
+    (TransactionLogKey(transactional_id="t1"), 0, "0002 7431"),
+    (
+        TransactionLogValue(
+            producer_id=1,
+            producer_epoch=2,
+            transaction_timeout_ms=60_000,
+            transaction_status=1,
+            transaction_partitions=[PartitionsSchema(topic="t", partition_ids=[3])],
+            transaction_last_update_timestamp_ms=258,
+            transaction_start_timestamp_ms=257,
+        ),
+        0,
+        "0000000000000001 0002 0000ea60 01 00000001 0001 74 00000001 00000003"
+        " 0000000000000102 0000000000000101",
+    ),
+    (
+        TransactionLogValue(
+            producer_id=1,
+            previous_producer_id=7,
+            producer_epoch=2,
+            transaction_timeout_ms=60_000,
+            transaction_status=0,
+            transaction_partitions=None,
+            transaction_last_update_timestamp_ms=258,
+            transaction_start_timestamp_ms=-1,
+            client_transaction_version=2,
+        ),
+        1,
+        "0000000000000001 0002 0000ea60 00 00 0000000000000102 ffffffffffffffff"
+        " 02 00 08 0000000000000007 02 02 0002",
     ),
     (ConsumerGroupMetadataKey(group_id="g1"), 0, "0002 6731"),
     (

@@ -8,7 +8,7 @@ from ottla.jepsen.world.walk.raft_disk import DiskRaftWalk
 from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 
 SCHEDULE_COUNT = 1_500
-FORGED_COUNT = 300
+FORGED_COUNT = 200
 DISK_SCHEDULE_COUNT = 300
 JOB = Job(engine="walk", subject="raft", budget=RaftWalk.budget)
 
