@@ -6,6 +6,7 @@ finds it again when `work` begins.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import trio
 
@@ -16,10 +17,13 @@ RESTART_PAUSE_MS = 1_000
 """Between an unexpected end and the next start.  Lower repeats a bug faster than it can be read of,
 higher leaves the work undone for longer."""
 
+BackgroundWork: TypeAlias = Callable[[], Awaitable[object]]
+"""The work of a task, from its start."""
+
 
 async def keep_running(
     name: str,
-    work: Callable[[], Awaitable[object]],
+    work: BackgroundWork,
     errors: UnexpectedErrors,
     *,
     ends_with: type[Exception] | None = None,

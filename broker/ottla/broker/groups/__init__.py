@@ -1,7 +1,9 @@
 """Groups of consumers: who is in them, what each member works on, and how far they have come.
 
-coordinator_driver.py  the shards led here: loading, appending, time: start here
-led_shard.py           one of them, and what is still to be done for it
+coordinator_driver.py  the shards of groups led here, and their time: start here
+shard_coordinator_driver.py  what it has in common with the coordinator of transactions:
+                       leadership, loading, resigning, appending
+led_shard.py           one of the shards, and what is still to be done for it
 log_replay.py          a log read back into its shard
 shard.py               the groups of one partition of `__consumer_offsets`
 rebalance.py           how members join, get their assignment, stay and leave

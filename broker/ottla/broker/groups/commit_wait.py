@@ -15,15 +15,24 @@ TOLD_AS = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What members are told when the log of their coordinator fails; else it is not available."""
+"""What clients are told when the log of their coordinator fails; else it is not available."""
+
+TOO_LARGE = frozenset(
+    (
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_FETCH_SIZE,
+    )
+)
 
 
-def told_as(code: ErrorCode) -> ErrorCode:
-    """Return what a member is told when appending ended in `code`."""
+def told_as(
+    code: ErrorCode, too_large_code: ErrorCode = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+) -> ErrorCode:
+    """Return what a client is told when appending ended in `code`."""
+    if code in TOO_LARGE:
+        return too_large_code
     return TOLD_AS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 

@@ -1,7 +1,7 @@
-"""What the handlers need of the coordinator, and how one answer is put together of many.  Pure."""
+"""What the handlers need of a coordinator, and how one answer is put together of many.  Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.offset_store import OwnBatch
@@ -11,28 +11,42 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.storage.verification import VerificationGuard
 
+ServedT = TypeVar("ServedT", covariant=True)
 
-class CoordinatorDoor(Protocol):
-    """What is needed of the group coordinator."""
+
+class ShardDoor(Protocol[ServedT]):
+    """What is needed of a coordinator, be it of groups or of transactions."""
 
     def perform(
         self,
-        group_id: str,
+        key: str,
         asker: Asker,
-        action: Callable[[GroupShard, Instant], None],
+        action: Callable[[ServedT, Instant], None],
         *,
         is_write: bool = False,
     ) -> None:
-        """Do something to a group here; `asker` is told if that is not possible."""
+        """Do something in the shard of a key; the asker is told if that is not possible here.
+
+        `is_write` refuses at once what could not be committed now.
+        """
         ...
 
-    def shard_of(self, group_id: str) -> GroupShard:
-        """Return the shard of a group, to be read only; RefusedError if it is not here."""
+    def shard_of(self, key: str) -> ServedT:
+        """Return the shard of a key, to be read only.  Raises RefusedError if it is not here."""
         ...
 
-    def shards(self) -> Iterator[GroupShard]:
+    def shards(self) -> Iterator[ServedT]:
         """Yield all that is served here, to be read only."""
         ...
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some of what this broker coordinates is not known yet."""
+        ...
+
+
+class CoordinatorDoor(ShardDoor[GroupShard], Protocol):
+    """What is needed of the group coordinator."""
 
     def begin_transaction(
         self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
@@ -57,11 +71,6 @@ class CoordinatorDoor(Protocol):
         self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
     ) -> None:
         """End a transaction in a partition of the offsets; `asker` is called with the outcome."""
-        ...
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether some groups of this broker are not known yet."""
         ...
 
 

@@ -1,7 +1,7 @@
 """A shard that is led here, and what is still to be done for it.  Pure."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.effects import Asker
@@ -11,8 +11,20 @@ from ottla.broker.replicas.partition import Partition
 from ottla.model.ids import Epoch
 
 
-class LedShard:
-    """One partition of the offsets topic that is led here, and what is still to be done for it."""
+class ReplayedShard(Protocol):
+    """What the log of a partition is read back into."""
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Take what a record says.  Raises CorruptDataError if it says nothing."""
+        ...
+
+
+ShardT = TypeVar("ShardT", bound=ReplayedShard)
+WriteT = TypeVar("WriteT")
+
+
+class LedShard(Generic[ShardT, WriteT]):
+    """One partition of a coordinator's topic that is led here, and what is to be done for it."""
 
     __slots__ = (
         "answers",
@@ -21,27 +33,41 @@ class LedShard:
         "is_active",
         "is_due",
         "load_at_ms",
+        "load_ms",
         "partition",
         "shard",
         "writes",
     )
 
-    def __init__(self, partition: Partition, shard: GroupShard) -> None:
+    def __init__(self, partition: Partition, shard: ShardT) -> None:
         self.partition = partition
         self.epoch: Epoch = partition.leader_epoch
+        """The coordinator epoch."""
         self.shard = shard
         self.is_active = False
-        """Its log has been replayed."""
+        """Whether its log has been replayed, and its requests are served."""
         self.failure: str | None = None
         """Why its log cannot be replayed."""
         self.is_due = False
+        """Whether it waits for its turn to append."""
         self.load_at_ms = 0
-        """Not before this is its log replayed."""
-        self.writes: list[list[GroupRecord]] = []
+        """When its log is replayed, at the earliest."""
+        self.load_ms: int | None = None
+        """How long that took."""
+        self.writes: list[WriteT] = []
         self.answers: list[tuple[Asker, Any]] = []
+        """Given when all that is written by then is committed."""
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether it serves nothing yet."""
+        return not (self.is_active or self.failure)
 
 
-def figures_of(led: Iterable[LedShard], skipped_count: int) -> dict[str, float]:
+LedGroups: TypeAlias = LedShard[GroupShard, list[GroupRecord]]
+
+
+def figures_of(led: Iterable[LedGroups], skipped_count: int) -> dict[str, float]:
     """Return how much is coordinated here."""
     every = list(led)
     shards = [each.shard for each in every if each.is_active]
@@ -59,7 +85,5 @@ def figures_of(led: Iterable[LedShard], skipped_count: int) -> dict[str, float]:
         "groups.offsets": sum(len(shard.offsets) for shard in shards),
         "groups.offsets.pending": sum(len(shard.store.pending) for shard in shards),
         "groups.records.skipped": skipped_count,
-        "groups.partitions.loading": sum(
-            1 for each in every if not (each.is_active or each.failure)
-        ),
+        "groups.partitions.loading": sum(each.is_loading for each in every),
     }

@@ -7,8 +7,8 @@ it.  A disk that does not answer (OSError, RefusedError) is no such thing and en
 """
 
 import logging
-from typing import Protocol
 
+from ottla.broker.groups.led_shard import ReplayedShard
 from ottla.broker.groups.shard import GroupShard
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_PRODUCER_ID, Offset
@@ -22,14 +22,6 @@ logger = logging.getLogger("ottla.broker.groups")
 
 LOAD_BYTES = 64 * 1024
 """How much of a log is replayed before other tasks have their turn: some milliseconds' work."""
-
-
-class ReplayedShard(Protocol):
-    """What a log is read back into."""
-
-    def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Take what a record says.  Raises CorruptDataError if it says nothing."""
-        ...
 
 
 class LogReplay:

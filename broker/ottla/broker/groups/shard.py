@@ -297,17 +297,16 @@ class GroupShard:
             if pace.is_due(1 + looked_at):
                 yield
 
-    def resign(self) -> Iterator[tuple[Asker, ErrorCode]]:
-        """Yield everybody who waits in a group with what to tell them: this leader is deposed."""
-        for waiting in self._consumers.take_waiting():
-            yield waiting, ErrorCode.NOT_COORDINATOR
+    def resign(self) -> Iterator[Asker]:
+        """Yield all that wait in a group: this leader is deposed."""
+        yield from self._consumers.take_waiting()
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 continue  # who waits there waits for its target
             for member in group.members.values():
                 for asker in (member.join_asker, member.sync_asker):
                     if asker is not None:
-                        yield asker, ErrorCode.NOT_COORDINATOR
+                        yield asker
                 member.join_asker = member.sync_asker = None
 
     # ---- membership

@@ -1,6 +1,7 @@
 """Transactions: the coordinator of those whose partition of `__transaction_state` is led here.
 
-transaction_driver.py        the shards led here: loading, appending, time: start here
+transaction_driver.py        the shards led here, what waits for commits: start here (loading,
+                             appending: `groups/shard_coordinator_driver`)
 transaction_shard.py         the transactional ids of one partition of `__transaction_state`
 transaction_rules.py         what a request may do with one: the tables of both protocols
 transaction.py               one transactional id: what is known of it, and every step it may take

@@ -1,9 +1,8 @@
 """What the handlers need of the transaction coordinator.  Pure."""
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.coordinator_door import ShardDoor
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.model.ids import ProducerId
 
@@ -25,30 +24,5 @@ class ProducerIdSupply(Protocol):
         ...
 
 
-class TransactionDoor(Protocol):
-    """What is needed of the transaction coordinator."""
-
-    def perform(
-        self,
-        transactional_id: str,
-        asker: Asker,
-        action: Callable[[TransactionShard, Instant], None],
-    ) -> None:
-        """Do something to a transactional id here; the asker is told if that is not possible."""
-        ...
-
-    def shard_of(self, transactional_id: str) -> TransactionShard:
-        """Return the shard of a transactional id, to be read only.
-
-        Raises RefusedError if it is not coordinated here.
-        """
-        ...
-
-    def shards(self) -> Iterator[TransactionShard]:
-        """Yield all that is served here, to be read only."""
-        ...
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether some transactions of this broker are not known yet."""
-        ...
+TransactionDoor: TypeAlias = ShardDoor[TransactionShard]
+"""What is needed of the transaction coordinator."""

@@ -11,21 +11,8 @@ from ottla.model.ids import Epoch, Offset
 
 E = ErrorCode
 
-TOLD_AS = {
-    E.NOT_LEADER_OR_FOLLOWER: E.NOT_COORDINATOR,
-    E.FENCED_LEADER_EPOCH: E.NOT_COORDINATOR,
-    E.UNKNOWN_LEADER_EPOCH: E.NOT_COORDINATOR,
-    E.KAFKA_STORAGE_ERROR: E.NOT_COORDINATOR,
-    E.MESSAGE_TOO_LARGE: E.UNKNOWN_SERVER_ERROR,
-    E.RECORD_LIST_TOO_LARGE: E.UNKNOWN_SERVER_ERROR,
-}
-"""What producers are told when the log of their coordinator fails; else it is not available."""
-
-
-def told_producer_as(code: ErrorCode) -> ErrorCode:
-    """Return what a producer is told when an append ended in `code`."""
-    return TOLD_AS.get(code, E.COORDINATOR_NOT_AVAILABLE)
-
+TOO_LARGE_CODE = E.UNKNOWN_SERVER_ERROR
+"""What a producer is told whose record is too large for the log."""
 
 OnEnd: TypeAlias = Callable[[StateWrite, ErrorCode], None]
 

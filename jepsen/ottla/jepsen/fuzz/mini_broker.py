@@ -217,13 +217,15 @@ class OneTransactionShard:
 
     def perform(
         self,
-        transactional_id: str,
+        key: str,
         asker: Asker,
         action: Callable[[TransactionShard, Instant], None],
+        *,
+        is_write: bool = False,
     ) -> None:
         """Do it, and what follows from it; every partition has its marker at once."""
         now = Instant(NOW_MS, WALL_MS)
-        if not transactional_id or len(transactional_id) > TRANSACTIONAL_ID_CHARS_MAX:
+        if not key or len(key) > TRANSACTIONAL_ID_CHARS_MAX:
             asker(ErrorCode.INVALID_REQUEST)
             return
         action(self._shard, now)
@@ -240,7 +242,7 @@ class OneTransactionShard:
             for each, answer in effects.answers:
                 each(answer)
 
-    def shard_of(self, transactional_id: str) -> TransactionShard:
+    def shard_of(self, key: str) -> TransactionShard:
         """Return the one there is."""
         return self._shard
 

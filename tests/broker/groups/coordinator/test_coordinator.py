@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.groups.coordinator_driver import RELOAD_MS_FIRST, RELOAD_MS_MAX
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.shard_coordinator_driver import RELOAD_MS_FIRST, RELOAD_MS_MAX
 from ottla.broker.replicas.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap

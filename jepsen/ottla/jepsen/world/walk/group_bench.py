@@ -159,8 +159,8 @@ class GroupBench:
         held, self._held = self._held, []
         for _, asker, _ in held:
             asker(ErrorCode.NOT_COORDINATOR)
-        for asker, code in self.shard.resign():
-            asker(code)
+        for asker in self.shard.resign():
+            asker(ErrorCode.NOT_COORDINATOR)
         del self.log[kept_count:]
         self.ends = [end for end in self.ends if end <= kept_count]
         self.committed_count = kept_count
