@@ -56,6 +56,7 @@ class Coordinator:
         self.code_of: Callable[[int], ErrorCode] = lambda at: NONE
         """The code of everything in the request of that number."""
         self.whole_code = NONE
+        self.closing_s = 0.0
 
     async def connect(self, host: str, port: int, **_: object) -> "Coordinator":
         if self.is_gone:
@@ -103,7 +104,7 @@ class Coordinator:
         )
 
     async def aclose(self) -> None:
-        pass
+        await trio.sleep(self.closing_s)
 
 
 @pytest.fixture
@@ -276,6 +277,31 @@ async def test_an_idle_connection_is_closed(
         await trio.sleep(transaction_questions_driver.IDLE_S + 1)
         await ask(questions)
     assert len(coordinator.connected) == 2
+
+
+async def test_a_question_that_arrives_while_an_idle_connection_closes_is_asked(
+    world: World, coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
+    coordinator.closing_s = 0.5
+    async with asking(world) as questions:
+        await ask(questions)
+        await trio.sleep(transaction_questions_driver.IDLE_S + 0.1)
+        for _ in range(2):
+            assert await ask(questions) == both(NONE)
+
+
+async def test_a_connection_is_kept_when_all_that_came_meanwhile_is_answered(
+    world: World, coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
+    coordinator.delay_s = 1.0
+    async with asking(world) as questions:
+        async with trio.open_nursery() as nursery:
+            for name in "abc":
+                nursery.start_soon(ask, questions, name)
+                await trio.sleep(0.1)
+        await trio.sleep(0.1)
+        assert await ask(questions) == both(NONE)
+    assert len(coordinator.connected) == 1
 
 
 async def test_without_a_leader_no_coordinator_is_available(

@@ -175,15 +175,20 @@ class CoordinatorQuestions:
     async def _serve(self, lane: "QuestionLane") -> None:
         """Ask one coordinator until it has not been asked for a while."""
         try:
-            while await lane.wait():
-                try:
-                    await lane.ask()
-                except Exception as error:
-                    self._errors.note("transaction coordinator", lane.node_id, error)
+            while True:
+                while await lane.wait():
+                    try:
+                        await lane.ask()
+                    except Exception as error:
+                        self._errors.note("transaction coordinator", lane.node_id, error)
+                await lane.close()
+                # A question may have arrived while the connection was closed.
+                if not lane.queue:
+                    return
         finally:
-            await lane.close()
-            if not lane.queue and self._lanes.get(lane.node_id) is lane:
+            if self._lanes.get(lane.node_id) is lane:
                 del self._lanes[lane.node_id]
+            await lane.close()
 
 
 class QuestionLane:
@@ -200,8 +205,10 @@ class QuestionLane:
     async def wait(self) -> bool:
         """Return when there is a question, False if there has been none for a while."""
         with trio.move_on_after(IDLE_S):
-            await self.has_questions.wait()
-        self.has_questions = trio.Event()
+            # The event may be of a question that was taken with the ones before.
+            while not self.queue:
+                await self.has_questions.wait()
+                self.has_questions = trio.Event()
         return len(self.queue) > 0
 
     async def ask(self) -> None:
