@@ -155,6 +155,7 @@ class BrokerCore:
         followed: Callable[[], MetadataImage],
     ) -> None:
         """Serve clients; `followed` returns the image that both coordinators have followed."""
+        auto_create = make_auto_create(self.config, controller, self.purgatory)
         register_metadata_apis(
             self.dispatcher,
             config=self.config,
@@ -162,6 +163,7 @@ class BrokerCore:
             metadata=self.metadata,
             purgatory=self.purgatory,
             controller=controller,
+            auto_create=auto_create,
             followed=followed,
             now_ms=self._clock.monotonic_ms,
         )
@@ -188,7 +190,23 @@ class BrokerCore:
             ids=producer_ids,
             image=lambda: self.metadata.image,
             wall_ms=self._clock.wall_ms,
+            create_topic=auto_create.create,
         )
+
+
+def make_auto_create(
+    config: BrokerConfig, controller: ControllerDoor, purgatory: Purgatory
+) -> AutoCreate:
+    """Return what has topics made that clients ask for, and those of the coordinators."""
+    return AutoCreate(
+        controller,
+        timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
+        on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
+        internal={
+            OFFSETS_TOPIC: offsets_topic(config.groups),
+            TRANSACTIONS_TOPIC: transactions_topic(config.transactions),
+        },
+    )
 
 
 def register_metadata_apis(
@@ -199,19 +217,11 @@ def register_metadata_apis(
     metadata: MetadataCache,
     purgatory: Purgatory,
     controller: ControllerDoor,
+    auto_create: AutoCreate,
     followed: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
 ) -> None:
     """Serve what needs no partition of this broker: the cluster's APIs, and FindCoordinator."""
-    auto_create = AutoCreate(
-        controller,
-        timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
-        on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
-        internal={
-            OFFSETS_TOPIC: offsets_topic(config.groups),
-            TRANSACTIONS_TOPIC: transactions_topic(config.transactions),
-        },
-    )
     register_cluster_apis(
         dispatcher,
         config=config,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.broker_core import register_metadata_apis
+from ottla.broker.broker_core import make_auto_create, register_metadata_apis
 from ottla.broker.cluster.cluster_apis import (
     CLUSTER_API_KEYS,
     register_early_apis,
@@ -187,6 +187,7 @@ class Client:
             metadata=self.metadata,
             purgatory=self.purgatory,
             controller=self.controller,
+            auto_create=make_auto_create(self.config, self.controller, self.purgatory),
             followed=lambda: self.metadata.image,
             now_ms=lambda: self.now_ms,
         )

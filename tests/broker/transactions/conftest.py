@@ -1,6 +1,6 @@
 """One broker's transaction coordinator over real logs, and producers that ask it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -58,6 +58,8 @@ class TransactionsHere:
         self.handlers: dict[int, Callable[..., Any]] = {}
         self.orders: list[MarkerOrder] = []
         self.cancelled: list[int] = []
+        self.created: list[str] = []
+        """Topics that were to be made."""
         self.next_id = first_id
         self.ids = ProducerIdStock(self.allocate)
         self.coordinator = TransactionCoordinator(
@@ -76,7 +78,11 @@ class TransactionsHere:
             ids=self.ids,
             image=lambda: world.table.image,
             wall_ms=world.clock.wall_ms,
+            create_topic=self.create_topic,
         )
+
+    async def create_topic(self, _context: Any, names: Sequence[str]) -> None:
+        self.created += names
 
     def register(self, api_key: int, handler: Callable[..., Any]) -> None:
         self.handlers[api_key] = handler

@@ -11,7 +11,7 @@ from ottla.broker.transactions.transaction import TransactionFacts, TransactionS
 from ottla.broker.transactions.transaction_records import read_state_record, state_record
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
-from ottla.model.internal_topics import TRANSACTIONS_TOPIC
+from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.topic import TopicConfig
 from ottla.model.settings.transactions import TransactionConfig
 from ottla.wire.batch import batches
@@ -391,6 +391,15 @@ async def test_a_leader_learns_whether_a_partition_is_in_the_transaction(
         assert await transactions.add(producer) == [NONE]
         assert await transactions.add(producer, **asked) == [NONE]
         assert statuses(led) == ["Empty", "Ongoing"]
+
+
+async def test_offsets_of_a_first_group_have_their_topic_made(world: Any, coordinated: Any) -> None:
+    async with coordinated(world) as (transactions, _):
+        _, *producer = await transactions.init()
+        image = world.table.image
+        world.table.image = replace(image, topic_ids=image.topic_ids.delete(OFFSETS_TOPIC))
+        assert await transactions.add_offsets(producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert transactions.created == [OFFSETS_TOPIC]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ slot when what it decided is committed.  AddPartitionsToTxn 4 and later come fro
 data partitions, for several transactions at once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ottla.broker.groups.coordinator_door import Gathering
@@ -69,6 +69,9 @@ def told_as_of(kind: type, code: ErrorCode, version: int) -> ErrorCode:
     return code
 
 
+CreateTopic = Callable[[RequestContext, Sequence[str]], Awaitable[object]]
+
+
 class TransactionApis:
     """Serves InitProducerId 0-5, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4 and EndTxn 0-5."""
 
@@ -78,8 +81,11 @@ class TransactionApis:
         *,
         image: Callable[[], MetadataImage],
         ids: ProducerIdSupply,
+        create_topic: CreateTopic,
     ) -> None:
+        """`create_topic` has a topic made that is missing, and returns when that was tried."""
         self._coordinator = coordinator
+        self._create_topic = create_topic
         self._image = image
         self._ids = ids
 
@@ -268,8 +274,14 @@ class TransactionApis:
 
     # ---- AddOffsetsToTxn
 
-    def add_offsets(self, context: RequestContext, request: AddOffsetsToTxnRequest) -> None:
-        """Add the partition of a group's offsets to a transaction."""
+    def add_offsets(
+        self, context: RequestContext, request: AddOffsetsToTxnRequest
+    ) -> HandlerResult:
+        """Add the partition of a group's offsets to a transaction.
+
+        A producer may ask before any group's coordinator was looked for: the first one has the
+        topic of offsets made, and is told to ask again.
+        """
         version = context.api_version
 
         def answer(code: ErrorCode) -> None:
@@ -280,8 +292,7 @@ class TransactionApis:
         if not request.group_id:
             answer(E.INVALID_GROUP_ID)
         elif topic is None:
-            # It committed offsets, so it found its group's coordinator: the topic is coming.
-            answer(E.COORDINATOR_NOT_AVAILABLE)
+            return self._create_offsets_topic(context)
         else:
             index = partition_of(request.group_id, len(topic.partitions))
             self._add(
@@ -291,6 +302,11 @@ class TransactionApis:
                 client_version=0,
                 asker=answer,
             )
+        return None
+
+    async def _create_offsets_topic(self, context: RequestContext) -> AddOffsetsToTxnResponse:
+        await self._create_topic(context, [OFFSETS_TOPIC])
+        return AddOffsetsToTxnResponse(error_code=E.COORDINATOR_NOT_AVAILABLE)
 
     # ---- EndTxn
 

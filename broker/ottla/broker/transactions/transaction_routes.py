@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
 from ottla.broker.transactions.transaction_admin_apis import TransactionAdminApis
-from ottla.broker.transactions.transaction_apis import TransactionApis
+from ottla.broker.transactions.transaction_apis import CreateTopic, TransactionApis
 from ottla.metadata.image import MetadataImage
 from ottla.wire.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -36,9 +36,10 @@ def register_transaction_apis(
     ids: ProducerIdSupply,
     image: Callable[[], MetadataImage],
     wall_ms: Callable[[], int],
+    create_topic: CreateTopic,
 ) -> None:
     """Serve what is asked of transactions."""
-    producers = TransactionApis(coordinator, image=image, ids=ids)
+    producers = TransactionApis(coordinator, image=image, ids=ids, create_topic=create_topic)
     dispatcher.register(INIT_PRODUCER_ID, producers.init_producer_id)
     dispatcher.register(ADD_PARTITIONS_TO_TXN, producers.add_partitions)
     dispatcher.register(ADD_OFFSETS_TO_TXN, producers.add_offsets)
