@@ -281,3 +281,20 @@ def test_the_end_for_good_can_be_met_anywhere_and_left_nowhere() -> None:
     assert flow.final is first
     with pytest.raises(AssertionError):
         flow.begin(IMPLICIT)
+
+
+@pytest.mark.parametrize("protocol", TransactionProtocol)
+def test_a_prepared_transaction_is_ended_by_who_takes_it_over(
+    protocol: TransactionProtocol,
+) -> None:
+    writer = opened(protocol)
+    writer.prepare()
+    assert TransactionStage.OPEN not in NEXT_STAGES[writer.stage]
+    ender = TransactionFlow()
+    ender.take_over(FIRST, protocol)
+    assert (ender.stage, ender.identity, ender.must_end) == (writer.stage, FIRST, True)
+    ender.begin_commit()
+    assert ender.commit_verdict(AnswerMeaning.FENCED) is AnswerMeaning.FENCED
+    ender.on_lost()
+    # The attempt without an answer may have committed, and a later producer begun.
+    assert ender.commit_verdict(AnswerMeaning.FENCED) is AnswerMeaning.UNKNOWN

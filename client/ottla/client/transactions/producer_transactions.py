@@ -5,16 +5,13 @@ to the coordinator take turns, so that nothing is added to a transaction that wa
 """
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import trio
 
 from ottla.client.groups.coordinator import (
-    GROUP_KEY_TYPE,
-    MOVED,
-    TRANSACTION_KEY_TYPE,
     Coordinator,
 )
 from ottla.client.groups.group_member import Membership
@@ -25,9 +22,15 @@ from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.accumulator import ProducerIdentity
 from ottla.client.produce.delivery import settle_all
 from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.transactions.coordinator_calls import (
+    FIRST_RETRY_S,
+    CoordinatorAnswer,
+    CoordinatorCalls,
+    version_of,
+)
+from ottla.client.transactions.prepared_transactions import PreparedTransaction
 from ottla.client.transactions.transaction_flow import (
     ADD_PARTITIONS_VERSION_MAX,
-    END_TXN_BUMPS_FROM,
     TXN_OFFSET_COMMIT_ADDS_FROM,
     AnswerMeaning,
     ProducerFencedError,
@@ -37,17 +40,14 @@ from ottla.client.transactions.transaction_flow import (
     TransactionOutcomeUnknownError,
     TransactionProtocol,
     TransactionStage,
-    deciding_code,
     protocol_for,
-    verdict_of,
 )
 from ottla.client.transactions.transaction_messages import (
-    codes_of,
     topics_to_add,
     topics_to_commit,
 )
 from ottla.client.transactions.transactional_accumulator import TransactionalAccumulator, outside
-from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
+from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.limits import INT16_MAX
 from ottla.model.settings.client import ProducerConfig
@@ -64,7 +64,6 @@ from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnReques
 from ottla.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
-from ottla.wire.messages.end_txn_request import EndTxnRequest
 from ottla.wire.messages.end_txn_response import EndTxnResponse
 from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
@@ -74,23 +73,12 @@ from ottla.wire.messages.txn_offset_commit_response import TxnOffsetCommitRespon
 R = TypeVar("R", bound=Message)
 
 TRANSACTION_VERSION = "transaction.version"
-FIRST_RETRY_S = 0.02
-"""The wait before a first repetition: the coordinator ends the transaction before in about that."""
 END_BOUND_S = 10.0
 """How long an abort, and a commit that is cancelled, may hold up the end of the block.  Shorter
 leaves more transactions to the next epoch or to their timeout; longer holds up a cancelled task."""
 EPOCHS_FROM = 3
 """The version of InitProducerId from which a producer names its present id and epoch (KIP-360)."""
 NO_OFFSETS_VERSION_MAX = TXN_OFFSET_COMMIT_ADDS_FROM - 1
-
-
-class CoordinatorAnswer(NamedTuple):
-    """An answer and what it means; `message` is None where there was none in time."""
-
-    verdict: AnswerMeaning
-    code: ErrorCode
-    message: Message | None = None
-    why: str = ""
 
 
 class ProducerTransaction:
@@ -110,6 +98,16 @@ class ProducerTransaction:
         """
         await self._transactions.send_offsets(self, offsets, group)
 
+    async def prepare(self) -> PreparedTransaction | None:
+        """Deliver all records and leave the end to `complete_transactions`, in any process.
+
+        The end of the block then neither commits nor aborts (an error that leaves it still
+        aborts), and the producer begins no other transaction.  None where nothing was sent, so
+        that there is nothing to end.  Raises TransactionAbortedError if something was not
+        delivered.
+        """
+        return await self._transactions.prepare(self)
+
 
 class ProducerTransactions:
     """Begins and ends one producer's transactions."""
@@ -120,22 +118,17 @@ class ProducerTransactions:
         self._config = config
         self._id = config.transactional_id
         self.flow = TransactionFlow()
+        self._calls = CoordinatorCalls(cluster, config, self.flow, self._id)
         self._bell = Bell()
         self.gathered = TransactionalAccumulator(config, self.flow, self._bell.ring)
-        self._turn = trio.Lock()
-        """Held by who asks a coordinator."""
         self._is_busy = False
         """Whether a transaction is open, or one begins or ends."""
         self._open: ProducerTransaction | None = None
         self._looked_at_s = 0.0
         """When the versions were asked for last."""
         self._coordinators: dict[str, Coordinator] = {}
-        self._coordinator = self._make_coordinator(self._id, TRANSACTION_KEY_TYPE)
         self.wake: Callable[[], None] = lambda: None
         """Called when batches may leave, or have failed."""
-
-    def _make_coordinator(self, key: str, key_type: int) -> Coordinator:
-        return Coordinator(self._cluster, key, client_id=self._config.client_id, key_type=key_type)
 
     @property
     def _block_s(self) -> float:
@@ -150,7 +143,7 @@ class ProducerTransactions:
 
     async def aclose(self) -> None:
         """Close the connections to coordinators."""
-        for coordinator in (self._coordinator, *self._coordinators.values()):
+        for coordinator in (self._calls.coordinator, *self._coordinators.values()):
             await coordinator.forget()
 
     # Begin.
@@ -175,7 +168,10 @@ class ProducerTransactions:
             try:
                 yield transaction
                 self._open = None
-                await self._commit()
+                if self.flow.stage is TransactionStage.PREPARED:
+                    self.flow.end_for_good(_handed_over(self._id))
+                else:
+                    await self._commit()
             except BaseException as error:
                 self._open = None
                 await self._abort_for(error)
@@ -199,7 +195,7 @@ class ProducerTransactions:
         self.gathered.open()
 
     async def _find_protocol(self, deadline: float) -> TransactionProtocol:
-        coordinator = self._coordinator
+        coordinator = self._calls.coordinator
         wait_s, trouble = FIRST_RETRY_S, "nothing was asked"
         age_s = self._config.metadata_age_ms_max / 1_000
         with trio.CancelScope(deadline=deadline):
@@ -210,9 +206,9 @@ class ProducerTransactions:
                         self._looked_at_s = trio.current_time()
                     return protocol_for(
                         await coordinator.feature_level(TRANSACTION_VERSION),
-                        produce=await _version_of(coordinator, PRODUCE),
-                        txn_offset_commit=await _version_of(coordinator, TXN_OFFSET_COMMIT),
-                        end_txn=await _version_of(coordinator, END_TXN),
+                        produce=await version_of(coordinator, PRODUCE),
+                        txn_offset_commit=await version_of(coordinator, TXN_OFFSET_COMMIT),
+                        end_txn=await version_of(coordinator, END_TXN),
                     )
                 except (ConnectionLostError, ProtocolError) as error:
                     trouble = str(error)
@@ -221,7 +217,7 @@ class ProducerTransactions:
                         raise
                     trouble = str(error)
                 await trio.sleep(wait_s)
-                wait_s = self._next_wait(wait_s)
+                wait_s = self._calls.next_wait(wait_s)
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"no coordinator: {trouble}")
 
     async def _identify(self, deadline: float) -> None:
@@ -232,12 +228,12 @@ class ProducerTransactions:
             request.producer_id, request.producer_epoch = self.flow.identity
 
         async def version() -> int:
-            found = await self._coordinator.version_of(INIT_PRODUCER_ID)
+            found = await self._calls.coordinator.version_of(INIT_PRODUCER_ID)
             if found < EPOCHS_FROM:
                 request.producer_id, request.producer_epoch = -1, -1
             return found
 
-        answer = await self._ask(
+        answer = await self._calls.ask(
             TransactionCall.INITIALISE, request, InitProducerIdResponse, version, deadline
         )
         if isinstance(answer.message, InitProducerIdResponse):
@@ -259,7 +255,7 @@ class ProducerTransactions:
     async def _add_partitions(self, wanted: tuple[TopicPartition, ...]) -> None:
         number = self.flow.number
         producer_id, epoch = self._identity()
-        answer = await self._ask(
+        answer = await self._calls.ask(
             TransactionCall.ADD,
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self._id,
@@ -268,7 +264,7 @@ class ProducerTransactions:
                 v3_and_below_topics=topics_to_add(wanted),
             ),
             AddPartitionsToTxnResponse,
-            self._at_most(ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION_MAX),
+            self._calls.at_most(ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION_MAX),
             trio.current_time() + self._block_s,
             is_wanted=lambda: self.flow.number == number and bool(self._wanted()),
         )
@@ -311,7 +307,7 @@ class ProducerTransactions:
         deadline = trio.current_time() + self._block_s
         producer_id, epoch = self._identity()
         if self.flow.must_add_group(group.group_id):
-            added = await self._ask(
+            added = await self._calls.ask(
                 TransactionCall.ADD,
                 AddOffsetsToTxnRequest(
                     transactional_id=self._id,
@@ -320,14 +316,16 @@ class ProducerTransactions:
                     group_id=group.group_id,
                 ),
                 AddOffsetsToTxnResponse,
-                self._at_most(ADD_OFFSETS_TO_TXN, INT16_MAX),
+                self._calls.at_most(ADD_OFFSETS_TO_TXN, INT16_MAX),
                 deadline,
             )
             self._raise_refused(added)
             self.flow.add_group(group.group_id)
         coordinator = self._coordinators.get(group.group_id)
         if coordinator is None:
-            coordinator = self._make_coordinator(group.group_id, GROUP_KEY_TYPE)
+            coordinator = Coordinator(
+                self._cluster, group.group_id, client_id=self._config.client_id
+            )
             self._coordinators[group.group_id] = coordinator
         is_implicit = self.flow.protocol is TransactionProtocol.IMPLICIT
         version_max = TXN_OFFSET_COMMIT_ADDS_FROM if is_implicit else NO_OFFSETS_VERSION_MAX
@@ -341,11 +339,11 @@ class ProducerTransactions:
             group_instance_id=group.group_instance_id,
             topics=topics_to_commit(offsets),
         )
-        answer = await self._ask(
+        answer = await self._calls.ask(
             TransactionCall.COMMIT_OFFSETS,
             request,
             TxnOffsetCommitResponse,
-            self._at_most(TXN_OFFSET_COMMIT, version_max, coordinator),
+            self._calls.at_most(TXN_OFFSET_COMMIT, version_max, coordinator),
             deadline,
             coordinator=coordinator,
         )
@@ -371,7 +369,17 @@ class ProducerTransactions:
 
     # The end.
 
-    async def _commit(self) -> None:
+    async def prepare(self, transaction: ProducerTransaction) -> PreparedTransaction | None:
+        """Deliver everything of the open transaction; let somebody else end it."""
+        if self._open is not transaction or self.flow.stage is TransactionStage.PREPARED:
+            raise self.gathered.refusal or outside()
+        await self._deliver_all()
+        self.flow.prepare()
+        if not self.flow.must_end:
+            return None
+        return PreparedTransaction(self._id, self._identity(), self.flow.protocol)
+
+    async def _deliver_all(self) -> None:
         self.gathered.close()
         await settle_all(self.gathered, self.wake)
         self._raise_final()
@@ -379,17 +387,20 @@ class ProducerTransactions:
         if failure is not None or self.flow.stage is not TransactionStage.OPEN:
             assert failure is not None
             raise TransactionAbortedError(failure.code, failure.message) from failure
+
+    async def _commit(self) -> None:
+        await self._deliver_all()
         self.flow.begin_commit()
         if not self.flow.must_end:
             self.flow.on_ended(None)
             return
         try:
-            answer = await self._end(trio.current_time() + self._block_s, is_commit=True)
+            answer = await self._calls.end(trio.current_time() + self._block_s, is_commit=True)
         except BaseException:
             # It may be committed already: only the coordinator's answer says so.
             with trio.CancelScope(shield=True):
                 bound = trio.current_time() + END_BOUND_S
-                self._take_commit(await self._end(bound, is_commit=True))
+                self._take_commit(await self._calls.end(bound, is_commit=True))
             raise
         self._take_commit(answer)
 
@@ -436,29 +447,13 @@ class ProducerTransactions:
         if scope.cancelled_caught:
             self.flow.give_up()
             return
-        answer = await self._end(deadline, is_commit=False)
+        answer = await self._calls.end(deadline, is_commit=False)
         if answer.verdict is AnswerMeaning.DONE:
             self._take_end(answer)
         elif answer.verdict in (AnswerMeaning.FENCED, AnswerMeaning.FATAL):
             self._end_for_good(answer)
         else:
             self.flow.give_up()
-
-    async def _end(self, deadline: float, *, is_commit: bool) -> CoordinatorAnswer:
-        producer_id, epoch = self._identity()
-        is_implicit = self.flow.protocol is TransactionProtocol.IMPLICIT
-        return await self._ask(
-            TransactionCall.COMMIT if is_commit else TransactionCall.ABORT,
-            EndTxnRequest(
-                transactional_id=self._id,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                committed=is_commit,
-            ),
-            EndTxnResponse,
-            self._at_most(END_TXN, INT16_MAX if is_implicit else END_TXN_BUMPS_FROM - 1),
-            deadline,
-        )
 
     def _take_end(self, answer: CoordinatorAnswer) -> None:
         told = answer.message
@@ -490,94 +485,16 @@ class ProducerTransactions:
         if self.flow.final is not None:
             raise self.flow.final
 
-    # Asking.
-
     def _identity(self) -> ProducerIdentity:
         assert self.flow.identity is not None
         return self.flow.identity
 
-    def _next_wait(self, wait_s: float) -> float:
-        return min(wait_s * 2, self._config.retry_backoff_ms / 1_000)
 
-    def _at_most(
-        self, api_key: int, version_max: int, coordinator: Coordinator | None = None
-    ) -> Callable[[], Awaitable[int]]:
-        async def version() -> int:
-            return min(await (coordinator or self._coordinator).version_of(api_key), version_max)
-
-        return version
-
-    async def _ask(
-        self,
-        call: TransactionCall,
-        request: Message,
-        response: type[R],
-        version: Callable[[], Awaitable[int]],
-        deadline: float,
-        *,
-        coordinator: Coordinator | None = None,
-        is_wanted: Callable[[], bool] = lambda: True,
-    ) -> CoordinatorAnswer:
-        """Ask until the answer means something else than to ask again, or the time is over."""
-        asked = coordinator or self._coordinator
-        wait_s = FIRST_RETRY_S
-        last = CoordinatorAnswer(
-            AnswerMeaning.RETRY, ErrorCode.REQUEST_TIMED_OUT, why="nothing answered"
-        )
-        with trio.CancelScope(deadline=deadline):
-            async with self._turn:
-                while is_wanted():
-                    last = await self._attempt(call, request, response, version, asked)
-                    if last.verdict is not AnswerMeaning.RETRY:
-                        return last
-                    if last.code in MOVED:
-                        await asked.forget()
-                    await trio.sleep(wait_s)
-                    wait_s = self._next_wait(wait_s)
-        return last
-
-    async def _attempt(
-        self,
-        call: TransactionCall,
-        request: Message,
-        response: type[R],
-        version: Callable[[], Awaitable[int]],
-        coordinator: Coordinator,
-    ) -> CoordinatorAnswer:
-        is_answered = False
-        try:
-            number = await version()
-            if call is not TransactionCall.INITIALISE:
-                self.flow.on_sent()
-            answer = await coordinator.request(
-                request,
-                response,
-                timeout_s=self._config.request_timeout_ms / 1_000,
-                version=number,
-            )
-            is_answered = True
-        except (ConnectionLostError, ProtocolError) as error:
-            return CoordinatorAnswer(
-                AnswerMeaning.RETRY, ErrorCode.NETWORK_EXCEPTION, why=str(error)
-            )
-        except RefusedError as error:
-            is_answered = True  # nothing was asked
-            return CoordinatorAnswer(verdict_of(call, error.code), error.code, why=str(error))
-        finally:
-            if not is_answered:
-                self.flow.on_lost()
-        code = deciding_code(call, codes_of(answer))
-        return CoordinatorAnswer(verdict_of(call, code), code, answer, why=row_of(code).meaning)
-
-
-async def _version_of(coordinator: Coordinator, api_key: int) -> int:
-    """Return the version both speak; -1 where the broker has none."""
-    try:
-        return await coordinator.version_of(api_key)
-    except RefusedError as error:
-        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
-            raise
-        return -1
+def _handed_over(transactional_id: str) -> RefusedError:
+    return RefusedError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"transactional id {transactional_id!r}: its transaction is prepared, and ended elsewhere",
+    )
 
 
 def _code_of(error: BaseException) -> ErrorCode:

@@ -64,6 +64,8 @@ class TransactionStage(Enum):
     OPEN = auto()
     DOOMED = auto()
     """Something of the transaction failed: it can only be aborted."""
+    PREPARED = auto()
+    """All of it is at the brokers; it is ended elsewhere, or aborted here."""
     COMMITTING = auto()
     ABORTING = auto()
     FINAL = auto()
@@ -98,7 +100,8 @@ S = TransactionStage
 NEXT_STAGES: dict[TransactionStage, frozenset[TransactionStage]] = {
     S.UNIDENTIFIED: frozenset({S.READY, S.FINAL}),
     S.READY: frozenset({S.OPEN, S.UNIDENTIFIED, S.FINAL}),
-    S.OPEN: frozenset({S.DOOMED, S.COMMITTING, S.ABORTING, S.FINAL}),
+    S.OPEN: frozenset({S.DOOMED, S.PREPARED, S.COMMITTING, S.ABORTING, S.FINAL}),
+    S.PREPARED: frozenset({S.COMMITTING, S.ABORTING, S.FINAL}),
     S.DOOMED: frozenset({S.ABORTING, S.FINAL}),
     S.COMMITTING: frozenset({S.READY, S.UNIDENTIFIED, S.ABORTING, S.FINAL}),
     S.ABORTING: frozenset({S.READY, S.UNIDENTIFIED, S.FINAL}),
@@ -270,6 +273,17 @@ class TransactionFlow:
             self._move(TransactionStage.DOOMED)
 
     # The end.
+
+    def prepare(self) -> None:
+        """Accept nothing more, and leave the end to somebody else."""
+        self._move(TransactionStage.PREPARED)
+
+    def take_over(self, identity: ProducerIdentity, protocol: TransactionProtocol) -> None:
+        """Stand where the producer stood that prepared the transaction."""
+        self.identify(identity)
+        self.begin(protocol)
+        self.prepare()
+        self.must_end = True
 
     def begin_commit(self) -> None:
         """Accept nothing more, and commit."""
