@@ -1,6 +1,6 @@
 """How coordinators of transactions are asked: whom, how often, and what a silent one costs."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -141,6 +141,7 @@ async def ask(
     epoch: int = 0,
     operation: TransactionOperation = TransactionOperation.ADD,
     timeout_ms: int = 5_000,
+    partitions: Sequence[tuple[str, int]] = (("t", 0), ("u", 3)),
     into: list[Outcome] | None = None,
 ) -> Outcome:
     outcome = await questions.ask(
@@ -148,7 +149,7 @@ async def ask(
         producer_id=7,
         epoch=epoch,
         operation=operation,
-        partitions=[("t", 0), ("u", 3)],
+        partitions=partitions,
         timeout_ms=timeout_ms,
     )
     if into is not None:
@@ -198,12 +199,12 @@ async def test_what_comes_meanwhile_is_asked_together_and_one_at_a_time(
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
-        (3, 3, [LOST, NONE]),
+        (3, 3, [NONE, NONE]),
         (3, 4, [ErrorCode.INVALID_PRODUCER_EPOCH, NONE]),
         (4, 3, [ErrorCode.INVALID_PRODUCER_EPOCH, NONE]),
     ],
 )
-async def test_of_one_transactional_id_the_newest_waits(
+async def test_of_one_transactional_id_the_newest_epoch_waits(
     world: World,
     coordinator: Coordinator,
     autojump_clock: MockClock,
@@ -220,6 +221,38 @@ async def test_of_one_transactional_id_the_newest_waits(
             nursery.start_soon(partial(ask, questions, epoch=epoch, into=found))
     assert found == [both(code) for code in told]
     assert coordinator.requests[1].transactions[0].producer_epoch == max(first, second)
+
+
+async def test_questions_of_one_epoch_are_asked_as_one(
+    world: World, coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
+    coordinator.delay_s = 1.0
+    found: list[Outcome] = []
+    async with asking(world) as questions, trio.open_nursery() as nursery:
+        nursery.start_soon(ask, questions, "other")
+        await trio.sleep(0.1)
+        for partitions in ([("t", 0)], [("t", 1)], [("u", 3), ("t", 0)]):
+            nursery.start_soon(partial(ask, questions, partitions=partitions, into=found))
+            await trio.sleep(0.1)
+    told = [{("t", 0): NONE}, {("t", 1): NONE}, {("u", 3): NONE, ("t", 0): NONE}]
+    assert sorted(found, key=list) == sorted(told, key=list)
+    ((one,),) = [request.transactions for request in coordinator.requests[1:]]
+    assert [(topic.name, topic.partitions) for topic in one.topics] == [("t", [0, 1]), ("u", [3])]
+
+
+async def test_an_add_and_a_verification_are_asked_one_after_the_other(
+    world: World, coordinator: Coordinator, autojump_clock: MockClock
+) -> None:
+    coordinator.delay_s = 1.0
+    found: list[Outcome] = []
+    async with asking(world) as questions, trio.open_nursery() as nursery:
+        nursery.start_soon(ask, questions, "other")
+        for operation in (TransactionOperation.ADD, TransactionOperation.VERIFY):
+            await trio.sleep(0.1)
+            nursery.start_soon(partial(ask, questions, operation=operation, into=found))
+    assert found == [both(NONE)] * 2
+    verifying = [request.transactions[0].verify_only for request in coordinator.requests[1:]]
+    assert verifying == [False, True]
 
 
 async def test_an_add_is_asked_again_while_the_transaction_before_ends(

@@ -2,7 +2,7 @@
 
 Pure.  Before the first batch of a transaction is appended, its coordinator is asked whether the
 partition belongs to it; a producer of a new version leaves it to this leader to add the partition.
-Of one transactional id only the newest question waits: one before it is to come again.
+Questions of one transactional id and epoch are asked as one; one of an older epoch is refused.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ QUESTIONS_PER_REQUEST = 500
 """Transactions asked about at once.  Fewer cost more requests, more hold the coordinator longer."""
 
 QUESTIONS_MAX = 10_000
-"""Transactions that wait for one coordinator; a further one is refused, and asks again later."""
+"""Questions that wait for one coordinator; a further one is refused, and asks again later."""
 
 PRODUCE_ABORTABLE_FROM, PRODUCE_ADDS_FROM = 11, 12
 OFFSETS_ABORTABLE_FROM, OFFSETS_ADD_FROM = 4, 5
@@ -117,6 +117,11 @@ class TransactionQuestion:
         self.partitions = list(partitions)
         self._on_answer = on_answer
 
+    @property
+    def subject(self) -> tuple[int, bool]:
+        """Producer id, and whether partitions are added; the coordinator judges each apart."""
+        return self.producer_id, self.operation.is_add
+
     def answer(self, outcome: Outcome) -> None:
         """Give the asker the codes of the partitions; one without a code is not known of."""
         unknown = ErrorCode.NETWORK_EXCEPTION
@@ -138,67 +143,90 @@ class TransactionQuestion:
 class QuestionQueue:
     """The questions that wait for one coordinator, in the order in which they came."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_count", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[str, TransactionQuestion] = {}
+        self._count = 0
+        self._waiting: dict[str, list[TransactionQuestion]] = {}
+        """By transactional id; those of one are of one epoch."""
 
     def __len__(self) -> int:
         """Return the number of questions that wait."""
-        return len(self._waiting)
+        return self._count
 
     def add(self, question: TransactionQuestion) -> None:
-        """Have a question asked; of two with the same transactional id the older one is answered.
+        """Have a question asked; of two with the same transactional id the older epoch is fenced.
 
-        One of an older epoch is fenced, one of the same epoch is to come again.
+        A client that sends a request for each partition asks several in one epoch.
         """
-        older = self._waiting.get(question.transactional_id)
-        if older is not None:
-            if older.epoch > question.epoch:
-                question.answer_all(ErrorCode.INVALID_PRODUCER_EPOCH)
-                return
-            is_fenced = older.epoch < question.epoch
-            code = ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION
+        older = self._waiting.get(question.transactional_id, [])
+        if older and older[0].epoch > question.epoch:
+            question.answer_all(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return
+        if older and older[0].epoch < question.epoch:
             del self._waiting[question.transactional_id]
-            older.answer_all(code)
-        elif len(self._waiting) >= QUESTIONS_MAX:
+            self._count -= len(older)
+            for each in older:
+                each.answer_all(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if self._count >= QUESTIONS_MAX:
             question.answer_all(ErrorCode.NETWORK_EXCEPTION)
             return
-        self._waiting[question.transactional_id] = question
+        self._waiting.setdefault(question.transactional_id, []).append(question)
+        self._count += 1
 
     def remove(self, question: TransactionQuestion) -> None:
         """Forget a question that is no longer waited for."""
-        if self._waiting.get(question.transactional_id) is question:
-            del self._waiting[question.transactional_id]
+        waiting = self._waiting.get(question.transactional_id, [])
+        if question in waiting:
+            waiting.remove(question)
+            self._count -= 1
+            if not waiting:
+                del self._waiting[question.transactional_id]
 
     def take(self) -> list[TransactionQuestion]:
-        """Return the questions of the next request, which wait here no longer."""
-        taken = list(self._waiting.values())[:QUESTIONS_PER_REQUEST]
-        for question in taken:
-            del self._waiting[question.transactional_id]
+        """Return the questions of the next request, which wait here no longer.
+
+        Answers name a transactional id and nothing else of the question: those of one id that
+        differ in more than their partitions are asked one after the other.
+        """
+        taken = []
+        for transactional_id in list(self._waiting)[:QUESTIONS_PER_REQUEST]:
+            waiting = self._waiting.pop(transactional_id)
+            together = [each for each in waiting if each.subject == waiting[0].subject]
+            if len(together) < len(waiting):
+                self._waiting[transactional_id] = [
+                    each for each in waiting if each.subject != waiting[0].subject
+                ]
+            taken += together
+        self._count -= len(taken)
         return taken
 
 
 def request_of(questions: Iterable[TransactionQuestion]) -> AddPartitionsToTxnRequest:
-    """Return the request that asks them all."""
-    transactions = []
+    """Return the request that asks them all; those of one transactional id are of one subject."""
+    together: dict[str, list[TransactionQuestion]] = {}
     for question in questions:
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in question.partitions:
-            by_topic.setdefault(topic, []).append(index)
-        transactions.append(
-            AddPartitionsToTxnTransaction(
-                transactional_id=question.transactional_id,
-                producer_id=question.producer_id,
-                producer_epoch=question.epoch,
-                verify_only=not question.operation.is_add,
-                topics=[
-                    AddPartitionsToTxnTopic(name=name, partitions=indexes)
-                    for name, indexes in by_topic.items()
-                ],
-            )
-        )
-    return AddPartitionsToTxnRequest(transactions=transactions)
+        together.setdefault(question.transactional_id, []).append(question)
+    return AddPartitionsToTxnRequest(
+        transactions=[_transaction_of(each) for each in together.values()]
+    )
+
+
+def _transaction_of(questions: list[TransactionQuestion]) -> AddPartitionsToTxnTransaction:
+    first = questions[0]
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in dict.fromkeys(each for one in questions for each in one.partitions):
+        by_topic.setdefault(topic, []).append(index)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=first.transactional_id,
+        producer_id=first.producer_id,
+        producer_epoch=first.epoch,
+        verify_only=not first.operation.is_add,
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in by_topic.items()
+        ],
+    )
 
 
 def answer_each(
