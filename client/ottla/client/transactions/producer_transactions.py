@@ -236,8 +236,9 @@ class ProducerTransactions:
         answer = await self._calls.ask(
             TransactionCall.INITIALISE, request, InitProducerIdResponse, version, deadline
         )
-        if isinstance(answer.message, InitProducerIdResponse):
-            told = answer.message
+        told = answer.message
+        if answer.verdict is AnswerMeaning.DONE:
+            assert isinstance(told, InitProducerIdResponse)
             identity = ProducerIdentity(ProducerId(told.producer_id), told.producer_epoch)
             self.flow.identify(identity)
             self.gathered.become(identity)
