@@ -9,6 +9,7 @@ log_order.py    in which order they are sent and seen
 log_figures.py  how far consumers were behind, told beside the verdict
 compacted.py    what readers and replicas of a compacted log must agree in
 cycles.py       what nobody may have seen before it was done: G0 and G1c
+transactions.py nothing of a transaction too early, in part, or after its producer was replaced
 graph.py        what goes round in a graph of many nodes
 wgl.py          one order of concurrent calls that a sequential object allows
 picture.py      what a picture of such a search shows

@@ -9,14 +9,14 @@ from collections.abc import Hashable, Iterator, Mapping
 from ottla.wire.batch import batches
 from ottla.wire.records import Record, scan
 
-OFFSETS_LOG = "__consumer_offsets-"
+INTERNAL_LOGS = ("__consumer_offsets-", "__transaction_state-")
 COMPACTED_TOPIC = "compacted-"
 """In the names of topics that a run makes with `cleanup.policy=compact`."""
 
 
 def is_compacted(name_of_log: str) -> bool:
     """Return whether a log's name says that it is compacted."""
-    return name_of_log.startswith(OFFSETS_LOG) or COMPACTED_TOPIC in name_of_log
+    return name_of_log.startswith(INTERNAL_LOGS) or COMPACTED_TOPIC in name_of_log
 
 
 def record_key_of(value: Hashable, record_key_count: int) -> int:

@@ -44,6 +44,7 @@ class OrderGraph:
     """
 
     def __init__(self, reading: LogReading, *, has_ww: bool) -> None:
+        self._reading = reading
         self.operations: list[Operation] = []
         self.edges: list[list[tuple[int, Why]]] = []
         self._node: dict[int, int] = {}
@@ -60,6 +61,29 @@ class OrderGraph:
         """Return what one edge is, the strongest word for it."""
         whys = {why for to, why in self.edges[node] if to == other}
         return next(why for why in WHYS if why in whys)
+
+    def reason(self, node: int, other: int) -> str:
+        """Return what makes one operation come before another, as a sentence."""
+        first, second = self.operations[node], self.operations[other]
+        why = self.why(node, other)
+        if why == "process":
+            return f"the process of {second.index} did {first.index} before"
+        sent = self._reading.sends_of.get(first.invoke.index, ())
+        if why == "wr":
+            told = self._reading.poll_of(second)
+            for send in sent:
+                if told is not None and any(v == send.value for _, v in told.get(send.key, ())):
+                    return f"{second.index} read {send.value!r} of {send.key}, by {first.index}"
+        for send in sent:
+            at = self._reading.keys[send.key].offset_min(send)
+            for later in self._reading.sends_of.get(second.invoke.index, ()):
+                end = self._reading.keys[later.key].offset_min(later)
+                if later.key == send.key and at is not None and end is not None and at < end:
+                    return (
+                        f"{send.key} has {send.value!r} of {first.index} at {at} "
+                        f"and {later.value!r} of {second.index} at {end}"
+                    )
+        return f"{first.index} before {second.index}"
 
     def _add_operations(self, reading: LogReading) -> None:
         seen = [poll.operation for poll in reading.polls]
@@ -199,16 +223,21 @@ def _tell(graph: OrderGraph, cycle: Sequence[int], name: str, findings: Findings
     """Tell a cycle, its first node again at the end: a step to a moment and on is one step."""
     count = len(graph.operations)
     steps: list[str] = []
+    reasons: list[str] = []
     for node, other in pairwise(cycle):
         if other < count:
             why = graph.why(node, other)
             steps.append(f"-{why}-> {graph.operations[other].index}")
+            if node < count and why != "realtime":
+                reasons.append(graph.reason(node, other))
+            else:
+                reasons.append(f"{graph.operations[other].index} began after one before it ended")
     operations = [graph.operations[node] for node in cycle if node < count]
     start = next(node for node in cycle if node < count)
     findings.add(
         name,
         f"{len({op.index for op in operations})} operations go round: "
-        f"{graph.operations[start].index} {' '.join(steps)}",
+        f"{graph.operations[start].index} {' '.join(steps)}: {'; '.join(reasons)}",
         indexes(operations),
     )
 

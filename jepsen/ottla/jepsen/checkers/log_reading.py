@@ -120,6 +120,13 @@ class LogReading:
         """Whether anything was read to its end when all was over."""
         return any(poll.is_final and poll.is_ok for poll in self.polls)
 
+    def poll_of(self, operation: Operation) -> Mapping[str, Records] | None:
+        """Return what one operation saw, None where it is not known to have read."""
+        for poll in self.polls:
+            if poll.operation is operation:
+                return poll.records
+        return None
+
     def must_have_committed(self, send: Send) -> bool:
         """Return whether a record is in the log: promised, or of a transaction that was seen."""
         if send.is_promised:

@@ -11,6 +11,7 @@ from ottla.jepsen.checkers.metadata import check_metadata
 from ottla.jepsen.checkers.offsets import check_offsets
 from ottla.jepsen.checkers.producer_ids import check_producer_ids
 from ottla.jepsen.checkers.servers import check_servers
+from ottla.jepsen.checkers.transactions import check_transactions
 from ottla.jepsen.checkers.verdict import Checker, RunFacts, Verdict, combined
 from ottla.jepsen.history import History, collection_paused
 
@@ -23,6 +24,7 @@ CHECKERS: Mapping[str, Checker] = {
     "groups": check_groups,
     "metadata": check_metadata,
     "producer-ids": check_producer_ids,
+    "transactions": check_transactions,
     "list-offsets": check_list_offsets,
     "availability": check_availability,
     "servers": check_servers,

@@ -133,6 +133,10 @@ ENGINES: dict[str, dict[str, str]] = {
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
         "compaction": "ottla.jepsen.world.whole.compaction:CompactionOfLogs",
         "compacted": "ottla.jepsen.world.whole.whole_cluster:CompactedLogsOfCluster",
+        "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",
+        "transactions-compacted": (
+            "ottla.jepsen.world.whole.transactions:CompactedTransactionsOfCluster"
+        ),
     },
 }
 """By engine and subject: where its class lies.  The first subject is the one meant by default."""

@@ -15,6 +15,10 @@ client_events.py  the same, before the judges of real clusters
 nemesis.py        what goes wrong, within what the protocol promises to bear
 mercy.py          who may lose what, so that it stays within that
 disk_troubles.py  disks that fail in part or for a while, and what is demanded meanwhile
+reassignments.py  partitions that move to other brokers
+transactions.py   the subjects whose clients write in transactions
+transactional_workload.py  these clients
+transactional_life.py      one producer of them, and what is noted of it
 rebirth.py        topics that are made again under their name, settings that change meanwhile
 calm.py           demands that count only while nothing else is wrong
 compaction.py     log managers alone, whose logs are compacted all the time

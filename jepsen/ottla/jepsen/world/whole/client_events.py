@@ -6,7 +6,7 @@ in real time of unacknowledged records, keys of a group with two owners, committ
 no order.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.client.consumer import Consumer
 from ottla.client.fetch.fetched import ConsumerRecord
@@ -32,8 +32,15 @@ SUBSCRIBED: Mapping[str, Json] = {"mode": "subscribe"}
 class ClientEvents:
     """Notes what clients did; an operation that is not said to have ended is one of unknown end."""
 
-    def __init__(self, clock_ns: Callable[[], int], *, record_key_count: int = 0) -> None:
+    def __init__(
+        self,
+        clock_ns: Callable[[], int],
+        *,
+        record_key_count: int = 0,
+        checkers: Sequence[str] = CHECKERS,
+    ) -> None:
         self._clock_ns = clock_ns
+        self._checkers = checkers
         self._facts = RunFacts(steps_max=STEPS_MAX, record_key_count=record_key_count)
         self._events: list[Event] = []
         self._process_count = 0
@@ -65,6 +72,14 @@ class ClientEvents:
         if begun.extra is FINAL or not self._is_ending:
             told = begun.value if value is None else value
             self._add(begun.process, EventKind.OK, begun.f, told, begun.extra)
+
+    def fails(self, begun: Event, error: str) -> None:
+        """Note that an operation certainly did nothing."""
+        self._add(begun.process, EventKind.FAIL, begun.f, begun.value, begun.extra, error)
+
+    def does(self, f: str, value: Json) -> None:
+        """Note what is done at one instant."""
+        self.ends(self.begins(f, value))
 
     # ---- polls and groups
 
@@ -104,17 +119,23 @@ class ClientEvents:
 
     def violation(self) -> Violation | None:
         """Return the first thing that the judges find, if any; what they cannot decide passes."""
-        for verdict in judge(CHECKERS, self.history(), self._facts):
+        for verdict in judge(self._checkers, self.history(), self._facts):
             if verdict.valid is False:
                 found = verdict.findings[0]
                 return Violation(_invariant(found.anomaly), found.detail)
         return None
 
     def _add(
-        self, process: int, kind: EventKind, f: str, value: Json, extra: Mapping[str, Json]
+        self,
+        process: int,
+        kind: EventKind,
+        f: str,
+        value: Json,
+        extra: Mapping[str, Json],
+        error: str | None = None,
     ) -> Event:
         index = len(self._events)
-        event = Event(index, self._clock_ns(), process, kind, f, value, None, extra)
+        event = Event(index, self._clock_ns(), process, kind, f, value, error, extra)
         self._events.append(event)
         return event
 

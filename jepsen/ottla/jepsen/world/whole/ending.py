@@ -1,10 +1,10 @@
 """The end of a run: everything is mended, and must come right within bounded time.
 
-Invariants: EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp, MetadataAgrees
-(every broker has the same image), SettingsInForce (and its logs act on it), ReplicasAlike (all
-replicas of a partition begin and end at the same offsets), LogsAgree (what is committed is the same
-bytes on every replica), LogsHaveTheirFiles (what a log serves lies under its name), and those that
-`history.py` judges by reading everything once more.
+Invariants: EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, EverythingEnds (no transaction
+stays open), GroupCatchesUp, MetadataAgrees (every broker has the same image), SettingsInForce (and
+its logs act on it), ReplicasAlike (all replicas of a partition begin and end at the same offsets),
+LogsAgree (what is committed is the same bytes on every replica), LogsHaveTheirFiles (what a log
+serves lies under its name), and those that `history.py` judges by reading everything once more.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,8 +36,9 @@ SETTLING_S_MAX = 10.0
 """How long brokers that follow the same image may take to act on it."""
 
 LOOK_S = 0.25
-LOOKS_AT_FILES_MAX = 10
-"""How often a log's files may change while they are read; a cleaner's slots are few."""
+LOOKS_AT_FILES_MAX = 40
+"""How often a log's files may change while they are read: a cleaner that is behind puts one segment
+after the other in its place."""
 
 METADATA_LOG = "__cluster_metadata-0"
 Replica = tuple[Machine, str]
@@ -74,6 +75,7 @@ class EndJudge:
         await self._attempt(
             "ProgressAfterHealing", lambda: self._workload.probe(PROGRESS_S_MAX), PROGRESS_S_MAX + 5
         )
+        await self._settle_clients()
         ends: dict[TopicPartition, int] = {}
 
         async def find_ends() -> None:
@@ -102,6 +104,21 @@ class EndJudge:
     async def _settle_producers(self) -> None:
         """Wait until every record that was sent is acknowledged or given up."""
         await trio.sleep(1.0)
+
+    async def _settle_clients(self) -> None:
+        """Wait until nothing is open that readers wait for."""
+        unsettled: list[str] = []
+
+        async def look() -> None:
+            unsettled[:] = await self._workload.unsettled()
+
+        with trio.move_on_after(GROUP_S_MAX):
+            while True:
+                await self._attempt("EverythingEnds", look, PROGRESS_S_MAX)
+                if not unsettled:
+                    return
+                await trio.sleep(LOOK_S)
+        raise Violation("EverythingEnds", f"not {GROUP_S_MAX:g} s after the end: {unsettled}")
 
     async def _wait_for_group(self, ends: dict[TopicPartition, int]) -> None:
         behind: dict[TopicPartition, int] = {}
@@ -241,15 +258,26 @@ def _compare_states(name_of_log: str, logs: list[tuple[str, dict[int, bytes]]]) 
 async def batches_of(machine: Machine, directory: str) -> dict[int, bytes]:
     """Return the batches that lie in a log's directory, by their base offsets.
 
-    Where a cleaning puts new files in the place of old ones meanwhile, it is looked at again.
+    Where a cleaning puts new files in the place of old ones meanwhile, it is looked at again: for
+    a moment the records of a segment are in its `.swap` file alone.
     """
     for attempts_left in reversed(range(LOOKS_AT_FILES_MAX)):
         try:
-            return await _batches_of(machine, directory)
+            before = await _names_of(machine, directory)
+            found = await _batches_of(machine, directory)
+            after = await _names_of(machine, directory)
+            if before == after and not any(name.endswith(".swap") for name in after):
+                return found
         except FileNotFoundError:
             if not attempts_left:
                 raise
-    raise AssertionError("the last attempt returns or raises")
+        await trio.sleep(LOOK_S)
+    raise Violation("FilesSettle", f"{machine.name}: those in {directory} change all the time")
+
+
+async def _names_of(machine: Machine, directory: str) -> list[str]:
+    is_there = machine.disk.exists(directory)
+    return sorted(await machine.disk.listdir(directory)) if is_there else []
 
 
 async def _batches_of(machine: Machine, directory: str) -> dict[int, bytes]:

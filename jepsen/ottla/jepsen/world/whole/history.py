@@ -7,14 +7,14 @@ an offset never changes), AcknowledgedIsVisible, RealTimeOrder (what was sent af
 acknowledgement lies behind it), ProducerOrder, CommittedOffsetsNeverGoBack, NothingCommittedUnread.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.jepsen.checkers.compacted import record_key_of
 from ottla.jepsen.history import Event
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.client_events import ClientEvents, key_of
+from ottla.jepsen.world.whole.client_events import CHECKERS, ClientEvents, key_of
 from ottla.model.ids import TopicPartition
 
 
@@ -42,8 +42,9 @@ class ClientHistory:
         clock_ns: Callable[[], int] = lambda: 0,
         *,
         record_key_count: int = 0,
+        checkers: Sequence[str] = CHECKERS,
     ) -> None:
-        self.events = ClientEvents(clock_ns, record_key_count=record_key_count)
+        self.events = ClientEvents(clock_ns, record_key_count=record_key_count, checkers=checkers)
         """The same, for the judges that want all of it at once."""
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.read_count = 0

@@ -19,6 +19,7 @@ from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.disk_troubles import DiskTroubles
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
+from ottla.jepsen.world.whole.reassignments import Reassignments
 from ottla.jepsen.world.whole.rebirth import Rebirths
 from ottla.jepsen.world.whole.workload import ClientWorkload
 
@@ -112,8 +113,10 @@ class WorldNemesis:
             else:
                 weight = (1 + chance.below(3)) * only.count(name)
             self._faults += [(name, fault)] * weight
-        # No chance is asked about it, lest the runs of all other subjects' seeds change.
+        # No chance is asked about these, lest the runs of all other subjects' seeds change.
+        moves = Reassignments(chance, rare, self.counts, cluster, workload)
         self._faults += [("moved replicas", disks.move_replicas)] * only.count("moved replicas")
+        self._faults += [("reassignment", moves.reassign)] * only.count("reassignment")
 
     async def run(self, lasting_s: float) -> None:
         """Let things go wrong for so long, one fault beside another."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import ClassVar
 
 import trio
 
@@ -19,6 +20,7 @@ from ottla.jepsen.world.engine import RunOutcome
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.whole.client_events import CHECKERS
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.ending import EndJudge
 from ottla.jepsen.world.whole.history import ClientHistory
@@ -62,11 +64,17 @@ class WholeCluster:
     only: tuple[str, ...] = ()
     """The faults that are on; without a word any may be."""
     directory_counts: tuple[int, ...] = (1,)
+    controller_counts: tuple[int, ...] = (3, 3, 1, 5)
     topics: tuple[str, ...] = ("orders", "letters")
     record_key_count = 0
     """Of each log, which is compacted then."""
     is_light = False
     """Whether clients do little, so that a run is cheap."""
+    workload: type[ClientWorkload] = ClientWorkload
+    checkers: tuple[str, ...] = CHECKERS
+    """Judges of what clients did and saw, at the end."""
+    settings: ClassVar[dict[str, str]] = {}
+    """Of every node, beside those that chance draws."""
 
     required: tuple[str, ...] = (
         "a broker fails over",
@@ -77,6 +85,10 @@ class WholeCluster:
         "all of a kind are killed",
         "a connection breaks",
     )
+
+    def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
+        """Return what clients do, of what chance drew."""
+        return plan
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Run one seed; a broken invariant is part of the outcome."""
@@ -189,6 +201,7 @@ class _Run:
             self._trace,
             lambda: int(trio.current_time() * 1e9),
             record_key_count=engine.record_key_count,
+            checkers=engine.checkers,
         )
         self._ended_ms = 0
         self._nemesis: WorldNemesis | None = None
@@ -258,9 +271,10 @@ class _Run:
         world.disk_delay_s = chance.pick((0.0, 0.000_5, 0.003))
         world.network.quality.delay_s = chance.pick((0.000_2, 0.001, 0.005))
         world.network.quality.jitter_s = chance.pick((0.000_5, 0.000_1, 0.005))
-        plan = self._draw_plan()
+        plan = self._engine.plan_of(self._draw_plan())
         cluster = self._draw_cluster(world, plan, is_flushed=is_flushed)
-        workload = self._workload = ClientWorkload(world, cluster, self._history, plan)
+        workload = self._engine.workload(world, cluster, self._history, plan)
+        self._workload = workload
         await cluster.format()
         cluster.start()
         # The judge's own calls go over a network of its own that nothing is done to.
@@ -295,7 +309,7 @@ class _Run:
         self, world: SharedWorld, plan: WorkloadPlan, *, is_flushed: bool
     ) -> SimulatedCluster:
         chance = self._chance
-        controller_count = chance.pick((3, 3, 1, 5))
+        controller_count = chance.pick(self._engine.controller_counts)
         broker_count = chance.pick((3, 3, 4, 2))
         settings = {
             "default.replication.factor": str(min(3, broker_count)),
@@ -318,6 +332,7 @@ class _Run:
             "log.roll.ms": chance.pick(("604800000", "2000")),
             "leader.imbalance.check.interval.seconds": chance.pick(("300", "3")),
         }
+        settings |= self._engine.settings
         if is_flushed:
             settings["log.flush.interval.messages"] = "1"
         if self._engine.record_key_count:

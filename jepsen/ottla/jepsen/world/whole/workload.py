@@ -123,6 +123,10 @@ class ClientWorkload:
                     configs=COMPACTED_CONFIGS if self._plan.record_key_count else None,
                 )
 
+    async def unsettled(self) -> list[str]:
+        """Return what must still end before all is read for the last time."""
+        return []
+
     async def probe(
         self, patience_s: float, partitions: Sequence[TopicPartition] | None = None
     ) -> None:
@@ -189,7 +193,7 @@ class ClientWorkload:
         )
         number = 0
         while not is_stopping.is_set():
-            with _sitting_out():
+            with sitting_out():
                 async with open_producer(self._cluster.bootstrap, config) as producer:
                     number = await self._send_many(producer, chance, name, number, is_stopping)
             await trio.sleep(RETRY_S)
@@ -208,7 +212,7 @@ class ClientWorkload:
 
         async def judge(at: TopicPartition, value: bytes, delivery: Delivery) -> None:
             nonlocal room
-            with _sitting_out():
+            with sitting_out():
                 self._history.on_acknowledged(at, value, (await delivery).offset)
             waiting.popitem()
             room.set()
@@ -263,7 +267,7 @@ class ClientWorkload:
             client_id=machine.name,
         )
         while not is_stopping.is_set():
-            with _sitting_out():
+            with sitting_out():
                 async with open_consumer(self._cluster.bootstrap, config) as consumer:
                     consumer.assign(self.partitions)
                     consumer.seek_to_beginning()
@@ -302,7 +306,7 @@ class ClientWorkload:
             client_id=machine.name,
         )
         while not is_stopping.is_set():
-            with _sitting_out():
+            with sitting_out():
                 async with open_consumer(self._cluster.bootstrap, config) as consumer:
                     consumer.subscribe(self._plan.topics)
                     await self._process(consumer, chance, is_stopping)
@@ -328,9 +332,9 @@ class ClientWorkload:
                 continue
             if chance.below(LOOKS) == 0:
                 # Before a newer commit hides that one is gone.
-                with _sitting_out():
+                with sitting_out():
                     await self._look_at_commits(consumer)
-            with _sitting_out():
+            with sitting_out():
                 identity = identity_of(consumer)
                 keys = {key_of(at): offset for at, offset in ends.items()}
                 value = {"group": self.group, "keys": keys}
@@ -356,7 +360,7 @@ class ClientWorkload:
         while not is_stopping.is_set():
             await trio.sleep(1.0 + 4.0 * chance.random())
             name = f"{PASSING}{chance.below(3)}"
-            with _sitting_out():
+            with sitting_out():
                 await self._change_topic(name, chance)
 
     async def _change_topic(self, name: str, chance: Chance) -> None:
@@ -396,7 +400,7 @@ class ClientWorkload:
         return f"{name}.{self._lives}"
 
 
-class _sitting_out:  # noqa: N801 - reads as a sentence after `with`
+class sitting_out:  # noqa: N801 - reads as a sentence after `with`
     """Ends a block at the troubles that may come, alone or in a group."""
 
     def __enter__(self) -> None:

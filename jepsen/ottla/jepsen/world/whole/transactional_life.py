@@ -1,0 +1,70 @@
+"""One producer of a transactional id, and what is noted of its transactions."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from ottla.client.produce.delivery import Delivery
+from ottla.client.producer import Producer
+from ottla.client.transactions.producer_transactions import ProducerTransaction
+from ottla.jepsen.history import Event
+from ottla.jepsen.world.whole.client_events import ClientEvents, key_of
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.model.ids import TopicPartition
+
+Sent: TypeAlias = list[tuple[TopicPartition, str]]
+"""What one transaction writes where."""
+
+Sender: TypeAlias = Callable[[ProducerTransaction], Awaitable[list[Delivery]]]
+"""Writes it, and returns the deliveries in the same order."""
+
+
+class TransactionalLife:
+    """A producer from its taking over of a transactional id to its end."""
+
+    def __init__(
+        self,
+        events: ClientEvents,
+        transactional_id: str,
+        name: str,
+        machine: Machine | None = None,
+    ) -> None:
+        """`name` is no other producer's of the run."""
+        self.name = name
+        self.is_in_transaction = False
+        self._machine = machine
+        self._start_count = 0 if machine is None else machine.start_count
+        self._events = events
+        self._process = events.process()
+        self._init = events.begins(
+            "init", extra={"transactional_id": transactional_id, "producer": name}
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is in a transaction, and its process still runs."""
+        machine = self._machine
+        is_running = machine is None or (
+            machine.is_running and machine.start_count == self._start_count
+        )
+        return self.is_in_transaction and is_running
+
+    def begins_with(self, producer: Producer) -> None:
+        """Note that it has the transactional id."""
+        transactions = producer._transactions
+        assert transactions is not None
+        assert transactions.flow.identity is not None
+        self._events.ends(self._init, list(transactions.flow.identity))
+
+    def begins(self, name: str, sent: Sent) -> Event:
+        """Note that a transaction begins."""
+        steps = [["send", key_of(at), value] for at, value in sent]
+        told = {"name": f"{self.name}/{name}", "producer": self.name}
+        return self._events.begins("txn", steps, process=self._process, extra=told)
+
+    def commits(self, begun: Event, sent: Sent, offsets: list[int]) -> None:
+        """Note that a transaction is committed, and where its records lie."""
+        steps = [
+            ["send", key_of(at), [offset, value]]
+            for (at, value), offset in zip(sent, offsets, strict=True)
+        ]
+        self._events.ends(begun, steps)

@@ -1,0 +1,109 @@
+"""Whole clusters under fire whose clients write in transactions.
+
+In half of the runs the epochs of a producer id run out after a few transactions, as after 32,766 in
+a cluster that is years old; some clusters have finalised an earlier transaction.version.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import ClassVar
+
+from ottla.broker.transactions import transaction, transaction_rules
+from ottla.jepsen.checkers.compacted import COMPACTED_TOPIC
+from ottla.jepsen.world.bugs.mutant import patched
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import RunOutcome
+from ottla.jepsen.world.whole.transactional_workload import INPUT, OUTPUT, TransactionalWorkload
+from ottla.jepsen.world.whole.whole_cluster import COMPACTING, WholeCluster
+from ottla.jepsen.world.whole.workload import WorkloadPlan
+from ottla.metadata import features
+from ottla.storage import producer_state
+
+EPOCHS = 6
+"""The last epoch but one of runs in which they are few."""
+
+
+class TransactionsOfCluster(WholeCluster):
+    """Whole nodes and clients that write in transactions, two to each transactional id."""
+
+    subject = "transactions"
+    budget = 8_000
+    topics: tuple[str, ...] = (INPUT, OUTPUT, "accounts")
+    controller_counts = (1, 1, 1, 3)
+    only = (
+        *("kill",) * 3,
+        *("pause",) * 3,
+        *("client",) * 2,
+        *("reassignment",) * 2,
+        "restart",
+        "partition",
+        "breaks",
+        "kill alone",
+        "power",
+        "slow link",
+        "slow disk",
+    )
+    workload = TransactionalWorkload
+    checkers = ("log", "cycles", "transactions", "producer-ids")
+    settings: ClassVar[dict[str, str]] = {
+        **COMPACTING,
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.replication.factor": "2",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    }
+    required = (
+        "a broker fails over",
+        "a partition is reassigned",
+        "the transactions' state is reassigned",
+    )
+
+    def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
+        """Return a plan with few clients, so that a run is cheap."""
+        return replace(
+            plan,
+            topics=self.topics,
+            partition_count=min(2, plan.partition_count),
+            producer_count=4 if plan.producer_count == 3 else 2,
+            member_count=min(2, plan.member_count),
+            has_churn=False,
+            send_interval_s=max(0.05, plan.send_interval_s),
+            age_ms=0,
+        )
+
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
+        """Run one seed; a broken invariant is part of the outcome."""
+        stream = chance.stream("transactions")
+        has_few_epochs, version = stream.below(2) == 1, stream.pick((2, 2, 2, 0, 1))
+        with _version(version), _few_epochs() if has_few_epochs else ExitStack():
+            return super().run(chance, budget=budget)
+
+
+class CompactedTransactionsOfCluster(TransactionsOfCluster):
+    """The same with topics that are compacted all the time."""
+
+    subject = "transactions-compacted"
+    topics = (f"{COMPACTED_TOPIC}balances", f"{COMPACTED_TOPIC}addresses")
+    record_key_count = 5
+
+    def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
+        """Return a plan without movers: what they read may be superseded before."""
+        return replace(super().plan_of(plan), member_count=0)
+
+
+@contextmanager
+def _few_epochs() -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in (transaction, transaction_rules):
+            stack.enter_context(
+                patched(module, PRODUCER_EPOCH_MAX=EPOCHS + 1, EXHAUSTED_EPOCH=EPOCHS)
+            )
+        stack.enter_context(patched(producer_state, LAST_PRODUCER_EPOCH=EPOCHS + 1))
+        yield
+
+
+@contextmanager
+def _version(level: int) -> Iterator[None]:
+    levels = {**features.INITIAL_LEVELS, features.TRANSACTION_VERSION: level}
+    with patched(features, INITIAL_LEVELS=levels):
+        yield
