@@ -40,7 +40,7 @@ def producer_of(*answers: Message) -> tuple[ProducerTransactions, ScriptedCoordi
     cluster: Cluster = None  # type: ignore[assignment]  # nothing but its coordinator is asked
     transactions = ProducerTransactions(cluster, CONFIG)
     coordinator = ScriptedCoordinator(answers)
-    transactions._coordinator = coordinator  # type: ignore[assignment]
+    transactions._calls.coordinator = coordinator  # type: ignore[assignment]
     return transactions, coordinator
 
 
