@@ -204,13 +204,15 @@ async def test_what_is_not_here_is_told_as_what_it_is(world: World) -> None:
     broken.storage_failure = "no space left"
     codes = [
         (await describe(world, topic, 0))[0].error_code
-        for topic in ("elsewhere", "new", "broken", "none")
+        for topic in ("elsewhere", "new", "broken", "none", "a name", "")
     ]
     assert codes == [
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
 
 

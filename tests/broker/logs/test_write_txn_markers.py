@@ -295,5 +295,24 @@ async def test_offsets_are_the_group_coordinator_s(world: World) -> None:
     assert codes(call) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (PRODUCER, -1)])
+async def test_a_marker_of_no_producer_is_written_nowhere(
+    world: World, producer_id: int, epoch: int
+) -> None:
+    partition = await world.add("t")
+    await world.add(OFFSETS_TOPIC)
+    offsets = Offsets()
+    parts = ("t", 0), (OFFSETS_TOPIC, 0), ("lost", 0)
+    call = write(world, *parts, producer_id=producer_id, epoch=epoch, offsets=offsets)
+    assert codes(call) == [
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert offsets.asked == []
+    assert partition.log is not None
+    assert partition.log.end_offset == 0
+
+
 async def test_nothing_asked_is_answered(world: World) -> None:
     assert codes(write(world)) == []

@@ -13,10 +13,10 @@ from ottla.broker.groups.commit_wait import told_as
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.effects import Asker
 from ottla.broker.groups.offset_store import TopicCommit
-from ottla.broker.logs.transaction_questions import operation_of_offsets, produce_code
+from ottla.broker.logs.transaction_questions import offsets_code, operation_of_offsets
 from ottla.broker.logs.transactional_appends import TransactionCoordinators
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun
+from ottla.broker.network.steps import Answer, StepPace, Steps, begun
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.storage.verification import UNGUARDED, VerificationGuard
@@ -78,10 +78,15 @@ class TransactionalOffsetsApi:
 
     def handle(self, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
         """Write the offsets of the partitions that exist; answer when they are committed."""
-        version = context.api_version
+        return begun(self._begin(context, request))
+
+    def _begin(self, context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
+        if not (yield from self._names_some(request, context.api_version)):
+            # Nothing will be written: the transaction's coordinator is not told of it.
+            return (yield from self._refused(context, request, ErrorCode.NONE))
         if not request.group_id:
-            return begun(self._refused(context, request, ErrorCode.INVALID_GROUP_ID))
-        operation = operation_of_offsets(version)
+            return (yield from self._refused(context, request, ErrorCode.INVALID_GROUP_ID))
+        operation = operation_of_offsets(context.api_version)
         try:
             place, guard = self._coordinator.begin_transaction(
                 request.group_id,
@@ -90,12 +95,27 @@ class TransactionalOffsetsApi:
                 is_bumping=operation.is_add,
             )
         except RefusedError as refusal:
-            return begun(self._refused(context, request, _told(refusal.code)))
+            return (yield from self._refused(context, request, _told(refusal.code)))
         if guard is None:
-            return begun(self._commit(context, request, None))
+            return (yield from self._commit(context, request, None))
         if not (operation.is_add or self._transactions.is_verifying):
-            return begun(self._commit(context, request, UNGUARDED))
+            return (yield from self._commit(context, request, UNGUARDED))
         return self._commit_verified(context, request, place, guard)
+
+    def _names_some(self, request: TxnOffsetCommitRequest, version: int) -> Steps[bool]:
+        """Return whether any partition exists that offsets are given for."""
+        pace = StepPace()
+        for asked in request.topics:
+            topic = self._topic(asked.name, asked.topic_id, version)
+            known = {} if topic is None else topic.partitions
+            for one in asked.partitions if known else ():
+                if one.partition_index in known:
+                    return True
+                if pace.is_due():
+                    yield
+            if pace.is_due():
+                yield
+        return False
 
     async def _commit_verified(
         self,
@@ -116,7 +136,7 @@ class TransactionalOffsetsApi:
         )
         (code,) = outcome.values()
         if code is not ErrorCode.NONE:
-            told = _told(produce_code(code, operation))
+            told = _told(offsets_code(code, operation))
             return self._refused(context, request, told)
         return self._commit(context, request, guard)
 
@@ -216,11 +236,18 @@ class TransactionalOffsetsApi:
     def _refused(
         self, context: RequestContext, request: TxnOffsetCommitRequest, code: ErrorCode
     ) -> Steps[TxnOffsetCommitResponse]:
-        """Return an answer in which every partition has one code."""
-        response, answers = yield from self._unanswered(request, context.api_version, StepPace())
-        for partitions in answers:
-            for one in partitions:
-                one.error_code = code
+        """Return an answer in which every partition that exists has one code."""
+        version = context.api_version
+        pace = StepPace()
+        response, answers = yield from self._unanswered(request, version, pace)
+        for asked, partitions in zip(request.topics, answers, strict=True):
+            topic = self._topic(asked.name, asked.topic_id, version)
+            known = {} if topic is None else topic.partitions
+            for one in partitions if known else ():
+                if one.partition_index in known:
+                    one.error_code = code
+                if pace.is_due():
+                    yield
         return response
 
 

@@ -3,6 +3,7 @@
 Pure.  Any replica answers, not only the leader: an operator compares what they remember.
 """
 
+from ottla.broker.cluster.cluster_view import is_legal_topic_name
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun, keep_each
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -51,6 +52,8 @@ class DescribeProducersApi:
     def _partition(self, topic: str, index: int, explanations: Explanations) -> PartitionResponse:
         result = PartitionResponse(partition_index=index)
         try:
+            if not is_legal_topic_name(topic):
+                raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
             partition = self._table.find(topic, index)
             if partition.storage_failure is not None:
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, partition.storage_failure)

@@ -75,9 +75,14 @@ def produce_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
     Old clients retry NOT_ENOUGH_REPLICAS without asking for metadata, so it stands for whatever
     passes by itself.
     """
-    if code in _RETRIED_AS_REPLICAS:
-        return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.is_add:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return offsets_code(code, operation)
+
+
+def offsets_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
+    """Return what who commits offsets is told: CONCURRENT_TRANSACTIONS as it was said, always."""
+    if code in _RETRIED_AS_REPLICAS:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

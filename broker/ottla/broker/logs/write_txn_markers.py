@@ -51,6 +51,11 @@ class TransactionEnd(NamedTuple):
     coordinator_epoch: Epoch
     transaction_version: int
 
+    @property
+    def is_of_producer(self) -> bool:
+        """Whether a batch can be of this producer at all."""
+        return self.producer_id >= 0 and self.producer_epoch >= 0
+
     def batch(self, now_ms: int) -> bytes:
         """Return the control batch that is written."""
         return build_end_transaction_marker(
@@ -221,7 +226,7 @@ class WriteTxnMarkersApi:
         waiting: list[WaitingMarker],
     ) -> None:
         """Write one marker, or have the group coordinator do so."""
-        if topic == OFFSETS_TOPIC:
+        if topic == OFFSETS_TOPIC and end.is_of_producer:
             answered.begin()
 
             def settle(code: ErrorCode) -> None:
@@ -241,6 +246,8 @@ class WriteTxnMarkersApi:
 
     def _append(self, partition: Partition, end: TransactionEnd) -> Offset:
         partition.leader_log()
+        if not end.is_of_producer:
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka says it
         if partition.is_internal:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if len(partition.isr) < partition.min_isr_count:

@@ -45,8 +45,6 @@ BUMPING_FROM = 5
 """The first version of EndTxn whose client has its epoch bumped at every end (KIP-890)."""
 OF_BROKERS_FROM = 4
 """The first version of AddPartitionsToTxn that brokers send, for many transactions."""
-ABORTABLE_FROM = 5
-"""The first version of AddPartitionsToTxn that may be answered TRANSACTION_ABORTABLE."""
 
 FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffsetsToTxnRequest: 2,
                EndTxnRequest: 2}  # fmt: skip
@@ -180,7 +178,6 @@ class TransactionApis:
     def _add_of_broker(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
     ) -> Steps[None]:
-        version = context.api_version
         asked = request.transactions
 
         def answer(answers: Sequence[Any]) -> None:
@@ -189,7 +186,7 @@ class TransactionApis:
                     results_by_transaction=[
                         AddPartitionsToTxnResult(
                             transactional_id=one.transactional_id,
-                            topic_results=list(_results(one.topics, _of_version(said, version))),
+                            topic_results=list(_results(one.topics, said)),
                         )
                         for one, said in zip(asked, answers, strict=True)
                     ]
@@ -289,19 +286,16 @@ class TransactionApis:
             context.slot.complete(AddOffsetsToTxnResponse(error_code=told))
 
         topic = self._image().topic(OFFSETS_TOPIC)
-        if not request.group_id:
-            answer(E.INVALID_GROUP_ID)
-        elif topic is None:
+        if topic is None:
             return self._create_offsets_topic(context)
-        else:
-            index = partition_of(request.group_id, len(topic.partitions))
-            self._add(
-                request.transactional_id,
-                NamedProducer(ProducerId(request.producer_id), request.producer_epoch),
-                frozenset((TopicPartition(OFFSETS_TOPIC, index),)),
-                client_version=0,
-                asker=answer,
-            )
+        index = partition_of(request.group_id, len(topic.partitions))
+        self._add(
+            request.transactional_id,
+            NamedProducer(ProducerId(request.producer_id), request.producer_epoch),
+            frozenset((TopicPartition(OFFSETS_TOPIC, index),)),
+            client_version=0,
+            asker=answer,
+        )
         return None
 
     async def _create_offsets_topic(self, context: RequestContext) -> AddOffsetsToTxnResponse:
@@ -346,16 +340,6 @@ def _initialised(answer: NamedProducer | ErrorCode, version: int) -> InitProduce
         code = told_as_of(InitProducerIdRequest, answer, version)
         return InitProducerIdResponse(error_code=code, producer_epoch=NO_EPOCH_GIVEN)
     return InitProducerIdResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
-
-
-def _of_version(answer: Any, version: int) -> Any:
-    """Return what a coordinator said to a broker, in codes that its version knows."""
-    if isinstance(answer, ErrorCode) or version >= ABORTABLE_FROM:
-        return answer
-    return {
-        one: E.INVALID_TXN_STATE if code is E.TRANSACTION_ABORTABLE else code
-        for one, code in answer.items()
-    }
 
 
 def _results(

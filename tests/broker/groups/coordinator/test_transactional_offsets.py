@@ -173,7 +173,7 @@ async def test_the_transaction_s_coordinator_is_asked_once(
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, 5, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NETWORK_EXCEPTION, 3, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.CONCURRENT_TRANSACTIONS, 5, ErrorCode.CONCURRENT_TRANSACTIONS),
-        (ErrorCode.CONCURRENT_TRANSACTIONS, 4, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 4, ErrorCode.CONCURRENT_TRANSACTIONS),
         (ErrorCode.PRODUCER_FENCED, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.TRANSACTION_ABORTABLE, 4, ErrorCode.TRANSACTION_ABORTABLE),
@@ -188,6 +188,24 @@ async def test_what_the_coordinator_says_is_told_and_nothing_is_written(
         assert code(await commit(groups, 42, version=version)) is told
         assert led.log.end_offset == 0
         assert await stable(groups) == (NONE, -1)
+
+
+@pytest.mark.parametrize(
+    ("where", "version", "told"),
+    [
+        ({"topic": "lost"}, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"topic": "lost", "group_id": ""}, 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"topic": "lost"}, 6, ErrorCode.UNKNOWN_TOPIC_ID),
+        ({"index": 9}, 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_of_what_is_not_there_no_coordinator_hears(
+    world: Any, coordinated: Any, where: dict[str, Any], version: int, told: ErrorCode
+) -> None:
+    async with coordinated(world) as (groups, _):
+        world.coordinators.codes[OFFSETS_TOPIC, 0] = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert code(await commit(groups, 42, version=version, **where)) is told
+        assert world.coordinators.asked == []
 
 
 async def test_a_marker_that_overtakes_the_answer_keeps_the_offset_out(
