@@ -39,6 +39,7 @@ from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
 from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.server_seam import Server
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_driver import IsrDriver
@@ -160,9 +161,8 @@ class Broker:
         )
         self._log_work = LogWork(self.errors)
         self._read_aheads = ReadAheads(disk, self.errors)
-        self._questions = CoordinatorQuestions(
-            config, table=self.table, clock=clock, partition_of=partition_of, errors=self.errors
-        )
+        self._loopback = Loopback(dispatcher, clock)
+        self._questions = self._new_questions()
         self._groups = self._new_group_coordinator()
         self._producer_ids = ProducerIdStock(self._allocate_producer_ids)
         self._transactions = self._new_transaction_coordinator()
@@ -209,6 +209,16 @@ class Broker:
             errors=self.errors,
         )
 
+    def _new_questions(self) -> CoordinatorQuestions:
+        return CoordinatorQuestions(
+            self.config,
+            table=self.table,
+            clock=self._clock,
+            partition_of=partition_of,
+            errors=self.errors,
+            own=self._loopback,
+        )
+
     def _new_transaction_coordinator(self) -> TransactionCoordinator:
         return TransactionCoordinator(
             self.config.transactions,
@@ -222,7 +232,12 @@ class Broker:
 
     def _new_marker_sender(self) -> MarkerSender:
         coordinator = self._transactions
-        sender = MarkerSender(self.config, on_marked=coordinator.on_marked, errors=self.errors)
+        sender = MarkerSender(
+            self.config,
+            on_marked=coordinator.on_marked,
+            errors=self.errors,
+            own=self._loopback,
+        )
         coordinator.send_markers = sender.send
         coordinator.cancel_markers = sender.cancel
         return sender

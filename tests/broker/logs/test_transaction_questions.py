@@ -68,7 +68,7 @@ class Coordinator:
         return self.version
 
     async def request(
-        self, message: AddPartitionsToTxnRequest, kind: Any, version: int
+        self, message: AddPartitionsToTxnRequest, kind: Any, version: int = 5
     ) -> AddPartitionsToTxnResponse:
         self.requests.append(message)
         self.in_flight += 1
@@ -115,7 +115,9 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 
 
 @asynccontextmanager
-async def asking(world: World, leader: int = 2) -> AsyncIterator[CoordinatorQuestions]:
+async def asking(
+    world: World, leader: int = 2, own: Any = None
+) -> AsyncIterator[CoordinatorQuestions]:
     config, _ = load_broker_config(
         {"node.id": "1", "controller.quorum.voters": "9@localhost:9093", "log.dirs": "/nowhere"}
     )
@@ -126,6 +128,7 @@ async def asking(world: World, leader: int = 2) -> AsyncIterator[CoordinatorQues
         clock=TrioTime(),
         partition_of=partition_of,
         errors=UnexpectedErrors(),
+        own=own,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(questions.run)
@@ -253,6 +256,19 @@ async def test_an_add_and_a_verification_are_asked_one_after_the_other(
     assert found == [both(NONE)] * 2
     verifying = [request.transactions[0].verify_only for request in coordinator.requests[1:]]
     assert verifying == [False, True]
+
+
+@pytest.mark.parametrize("operation", TransactionOperation)
+async def test_a_broker_that_is_the_coordinator_asks_itself_without_a_connection(
+    world: World, operation: TransactionOperation, autojump_clock: MockClock
+) -> None:
+    own = Coordinator()
+    async with asking(world, leader=1, own=own) as questions:
+        assert await ask(questions, operation=operation) == both(NONE)
+        own.is_gone = True
+        assert await ask(questions, operation=operation) == both(LOST)
+    assert len(own.requests) == 2
+    assert not own.connected
 
 
 async def test_an_add_is_asked_again_while_the_transaction_before_ends(

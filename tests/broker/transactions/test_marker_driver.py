@@ -13,6 +13,7 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import Listener
+from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.server_driver import SocketServer, open_socket_server
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.markers import MarkerOrder
@@ -75,10 +76,13 @@ class Writer:
 class Sending:
     """A sender of markers, and which partitions have theirs."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, own: Loopback | None = None) -> None:
         self.world = world
         self.marked: list[tuple[str, list[TopicPartition]]] = []
-        self.sender = MarkerSender(BrokerConfig(node_id=NodeId(2)), on_marked=self._on_marked)
+        node_id = NodeId(2) if own is None else WRITER
+        self.sender = MarkerSender(
+            BrokerConfig(node_id=node_id), on_marked=self._on_marked, own=own
+        )
 
     def _on_marked(self, order: MarkerOrder, partitions: frozenset[TopicPartition]) -> None:
         order.missing.difference_update(partitions)
@@ -204,4 +208,19 @@ async def test_a_newer_epoch_ends_the_sending(world: World) -> None:
             await until(lambda: bool(sending.marked))
             assert writer.asked == [(2, 4), (2, 5)]
             assert sending.sender.metrics()["transactions.markers.superseded"] == 1
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_writes_its_own_markers_without_a_connection(world: World) -> None:
+    await world.add("orders")
+    writer = Writer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    dispatcher = Dispatcher({WRITE_TXN_MARKERS: writer.handle})
+    sending = Sending(world, Loopback(dispatcher, RealClock()))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            await sending.publish(None)
+            nursery.start_soon(sending.sender.run)
+            sending.order()
+            await until(lambda: bool(sending.marked))
+            assert writer.asked == [(2, 5)] * 2
             nursery.cancel_scope.cancel()

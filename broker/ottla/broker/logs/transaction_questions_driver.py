@@ -2,7 +2,8 @@
 
 A request is out at a time for each; what comes meanwhile is asked together with the next.  An add
 that meets the end of the transaction before is asked again here, some times: it is over soon, and
-the client is spared the way.
+the client is spared the way.  Where this broker is the coordinator itself no connection is needed,
+and a verification, which changes nothing, waits for no other question.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from ottla.broker.logs.transaction_questions import (
     answer_each,
     request_of,
 )
+from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.client.network.connection import BrokerConnection, connect
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
@@ -48,13 +50,18 @@ class CoordinatorQuestions:
         clock: Clock,
         partition_of: Callable[[str, int], int],
         errors: UnexpectedErrors,
+        own: Loopback | None = None,
     ) -> None:
-        """`partition_of` places a transactional id in the transaction state."""
+        """`own` serves what this broker asks itself; without it that takes a connection too.
+
+        `partition_of` places a transactional id in the transaction state.
+        """
         self._config = config
         self._table = table
         self._clock = clock
         self._partition_of = partition_of
         self._errors = errors
+        self._own = own
         self._lanes: dict[NodeId, QuestionLane] = {}
         self._nursery: trio.Nursery | None = None
         self.is_verifying = config.transaction_partition_verification_enable
@@ -147,7 +154,11 @@ class CoordinatorQuestions:
         if node_id == NO_NODE:
             question.answer_all(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return found[0]
-        lane = self._lane(node_id)
+        own = self._own if node_id == self._config.node_id else None
+        if own is not None and not operation.is_add:
+            await _ask_self(own, question)
+            return found[0]
+        lane = self._lane(node_id, own)
         lane.queue.add(question)
         lane.has_questions.set()
         try:
@@ -164,10 +175,10 @@ class CoordinatorQuestions:
         index = self._partition_of(transactional_id, len(topic.partitions))
         return NodeId(topic.partitions[index].leader)
 
-    def _lane(self, node_id: NodeId) -> "QuestionLane":
+    def _lane(self, node_id: NodeId, own: Loopback | None) -> "QuestionLane":
         lane = self._lanes.get(node_id)
         if lane is None:
-            lane = self._lanes[node_id] = QuestionLane(node_id, self._config, self._table)
+            lane = self._lanes[node_id] = QuestionLane(node_id, self._config, self._table, own)
             if self._nursery is not None:
                 self._nursery.start_soon(self._serve, lane)
         return lane
@@ -194,13 +205,20 @@ class CoordinatorQuestions:
 class QuestionLane:
     """One coordinator: its questions, and the connection they leave by."""
 
-    def __init__(self, node_id: NodeId, config: BrokerConfig, table: PartitionTable) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        config: BrokerConfig,
+        table: PartitionTable,
+        own: Loopback | None,
+    ) -> None:
         self.node_id = node_id
+        self._own = own
         self.queue = QuestionQueue()
         self.has_questions = trio.Event()
         self._config = config
         self._table = table
-        self._connection: BrokerConnection | None = None
+        self._connection: BrokerConnection | Loopback | None = None
 
     async def wait(self) -> bool:
         """Return when there is a question, False if there has been none for a while."""
@@ -241,7 +259,9 @@ class QuestionLane:
             request = request_of(questions)
             return await connection.request(request, AddPartitionsToTxnResponse, version)
 
-    async def _connect(self) -> BrokerConnection:
+    async def _connect(self) -> BrokerConnection | Loopback:
+        if self._own is not None:
+            return self._own
         broker = self._table.image.brokers.get(self.node_id)
         name = self._config.inter_broker_listener
         endpoint = None if broker is None else broker.endpoint(name)
@@ -259,6 +279,15 @@ class QuestionLane:
             with trio.move_on_after(1) as patience:
                 patience.shield = True
                 await connection.aclose()
+
+
+async def _ask_self(own: Loopback, question: TransactionQuestion) -> None:
+    try:
+        response = await own.request(request_of([question]), AddPartitionsToTxnResponse)
+    except OttlaError:
+        question.answer_failed(ErrorCode.NETWORK_EXCEPTION)
+    else:
+        answer_each([question], response)
 
 
 def _fail(questions: list[TransactionQuestion], code: ErrorCode) -> None:

@@ -16,6 +16,7 @@ buffers.py              bytes that arrived and belong to no request yet, and wha
 dispatch.py             (api key, version) → body → handler; the contract of a handler
 steps.py                costly answers, cut into steps between which others have their turn
 paced_driver.py         runs these steps: one in an event-loop iteration, decoding in a thread
+loopback_driver.py      requests of a broker to itself, without a socket
 purgatory.py            requests that wait, by key and deadline
 alarm_driver.py         sleeps until the next deadline
 

@@ -243,6 +243,16 @@ class Dispatcher:
             return decoded_apart(context, frame, request_type, route.large_handler)
         return route.handler(context, request)
 
+    def serve_own(self, context: RequestContext, request: Message) -> HandlerResult:
+        """Call the handler of a request that this broker made itself.
+
+        Raises NotServedYetError if there is none yet.
+        """
+        route = self._routes.get(context.header.api_key)
+        if route is None:
+            raise NotServedYetError(f"{API[context.header.api_key].name} is not served yet")
+        return route.handler(context, request)
+
     def _import_request_type(self, api_key: int) -> type[Message]:
         """Import a request's class when the first one comes: start-up stays light."""
         found = self._request_types[api_key] = request_class(api_key)

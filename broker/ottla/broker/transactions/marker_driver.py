@@ -1,15 +1,20 @@
-"""Sends markers: one task and one connection for each broker that some wait for, our own too.
+"""Sends markers: one task and one connection for each broker that some wait for.
+
+This broker asks itself without a connection.  While a request is under way the markers that follow
+gather, of all transactions, and leave with the next.
 
 A request that was not answered is sent again, to whom the metadata then names: a marker that is
 written twice says the same.  A broker that cannot be reached costs its own markers time alone.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
 
+from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.transactions.markers import MarkerBatch, MarkerOrder, MarkerQueues
 from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.metadata.delta import MetadataDelta
@@ -44,7 +49,10 @@ class MarkerSender:
         *,
         on_marked: Callable[[MarkerOrder, frozenset[TopicPartition]], None],
         errors: UnexpectedErrors | None = None,
+        own: Loopback | None = None,
     ) -> None:
+        """`own` serves what this broker asks itself; without it that takes a connection too."""
+        self._own = own
         self._config = config
         self._errors = errors or UnexpectedErrors()
         self._on_marked = on_marked
@@ -119,7 +127,7 @@ class MarkerSender:
         for node_id in self._queues.brokers():
             lane = self._lanes.get(node_id)
             if lane is None:
-                lane = self._lanes[node_id] = MarkerLane(self, node_id, self._config)
+                lane = self._lanes[node_id] = MarkerLane(self, node_id, self._config, self._own)
                 self._nursery.start_soon(self._run_lane, lane)
             lane.has_work.set()
 
@@ -189,8 +197,15 @@ class MarkerSender:
 class MarkerLane:
     """The markers to one broker."""
 
-    def __init__(self, sender: MarkerSender, node_id: NodeId, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        sender: MarkerSender,
+        node_id: NodeId,
+        config: BrokerConfig,
+        own: Loopback | None,
+    ) -> None:
         self.node_id = node_id
+        self._own = own if node_id == config.node_id else None
         self.has_work = trio.Event()
         self.failure: str | None = None
         """Why it takes none at present."""
@@ -204,13 +219,7 @@ class MarkerLane:
 
         Raises OttlaError if the broker cannot be reached.
         """
-        host, port = self._address()
-        async with open_connection(
-            host,
-            port,
-            client_id=f"broker-{self._config.node_id}-transactions",
-            timeout_s=CONNECT_TIMEOUT_S,
-        ) as connection:
+        async with self._open() as connection:
             while True:
                 with trio.move_on_after(IDLE_S):
                     await self.has_work.wait()
@@ -220,7 +229,21 @@ class MarkerLane:
                 while (batch := self._sender.take(self.node_id)) is not None:
                     await self._ask(connection, batch)
 
-    async def _ask(self, connection: BrokerConnection, batch: MarkerBatch) -> None:
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[BrokerConnection | Loopback]:
+        if self._own is not None:
+            yield self._own
+            return
+        host, port = self._address()
+        async with open_connection(
+            host,
+            port,
+            client_id=f"broker-{self._config.node_id}-transactions",
+            timeout_s=CONNECT_TIMEOUT_S,
+        ) as connection:
+            yield connection
+
+    async def _ask(self, connection: BrokerConnection | Loopback, batch: MarkerBatch) -> None:
         response: WriteTxnMarkersResponse | None = None
         try:
             with trio.move_on_after(self._config.request_timeout_ms / 1000):
