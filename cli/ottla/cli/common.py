@@ -38,6 +38,17 @@ def add_format_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table")
 
 
+def add_isolation_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --isolation-level of what shows how far readers are behind."""
+    parser.add_argument(
+        "--isolation-level",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="for read_committed a partition ends before its first open transaction "
+        "(default: %(default)s)",
+    )
+
+
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Return the addresses a command was told, or those of the directory's cluster."""
     text = arguments.bootstrap_server

@@ -8,6 +8,7 @@ import trio
 from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
+    add_isolation_argument,
     bootstrap_of,
     counted,
     print_json,
@@ -58,6 +59,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         verb.add_argument("group", metavar="GROUP")
     delete_.add_argument("groups", nargs="+", metavar="GROUP")
     add_reset_arguments(reset_)
+    for verb in (describe_, lag_):
+        add_isolation_argument(verb)
     for verb in (list_, describe_, members_, lag_, reset_, delete_):
         add_cluster_arguments(verb)
         add_format_argument(verb)
@@ -98,7 +101,7 @@ async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show a group's state, then how far it is behind."""
     group = await described(admin, arguments.group)
-    rows = await _lag_rows(admin, group)
+    rows = await _lag_rows(admin, group, arguments)
     if arguments.format == "json":
         print_json(
             {
@@ -188,12 +191,15 @@ async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
 async def show_lag(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show each partition that a group committed or works on."""
     group = await described(admin, arguments.group)
-    _show(arguments, LAG_COLUMNS, await _lag_rows(admin, group))
+    _show(arguments, LAG_COLUMNS, await _lag_rows(admin, group, arguments))
     return 0
 
 
-async def _lag_rows(admin: Admin, group: GroupDescription) -> list[tuple[Any, ...]]:
+async def _lag_rows(
+    admin: Admin, group: GroupDescription, arguments: argparse.Namespace
+) -> list[tuple[Any, ...]]:
     working = owners(group)
+    found = await lags(admin, group.group_id, working, isolation_level=arguments.isolation_level)
     return [
         (
             one.partition.topic,
@@ -203,7 +209,7 @@ async def _lag_rows(admin: Admin, group: GroupDescription) -> list[tuple[Any, ..
             one.lag,
             working.get(one.partition),
         )
-        for one in await lags(admin, group.group_id, working)
+        for one in found
     ]
 
 

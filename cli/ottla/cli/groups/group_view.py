@@ -12,7 +12,11 @@ from ottla.wire.offset_timestamps import LATEST
 
 
 class PartitionLag(NamedTuple):
-    """How far a group is behind in one partition."""
+    """How far a group is behind in one partition.
+
+    As Kafka's tools have it the lag counts offsets: a marker of a transaction has one as a record
+    has, so a group that committed behind its last record may show 1 for each marker that follows.
+    """
 
     partition: TopicPartition
     committed: int | None
@@ -20,7 +24,7 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The records that are still to be read; None where nothing was committed."""
+        """The offsets that are still to be read; None where nothing was committed."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
@@ -57,8 +61,15 @@ async def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, in
         raise of_group(group, refusal) from None
 
 
-async def lags(admin: Admin, group: str, owned: Iterable[TopicPartition]) -> list[PartitionLag]:
-    """Return how far a group is behind, in everything it committed or works on."""
+async def lags(
+    admin: Admin, group: str, owned: Iterable[TopicPartition], *, isolation_level: str
+) -> list[PartitionLag]:
+    """Return how far a group is behind, in everything it committed or works on.
+
+    For "read_committed" a partition ends before its first open transaction.
+    """
     committed = await committed_offsets(admin, group)
-    ends = await offsets_at(admin.cluster, sorted({*committed, *owned}), LATEST)
+    ends = await offsets_at(
+        admin.cluster, sorted({*committed, *owned}), LATEST, isolation_level=isolation_level
+    )
     return [PartitionLag(at, committed.get(at), end) for at, end in ends.items()]

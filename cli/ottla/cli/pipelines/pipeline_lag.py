@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
+    add_isolation_argument,
     bootstrap_of,
     print_json,
     print_table,
@@ -42,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--watch", action="store_true", help="show it again and again")
     add_cluster_arguments(parser)
+    add_isolation_argument(parser)
     add_format_argument(parser)
 
 
@@ -52,33 +54,42 @@ def run(arguments: argparse.Namespace) -> int:
     from ottla.client.admin import open_admin
 
     is_json = arguments.format == "json"
+    level = arguments.isolation_level
 
     async def body() -> int:
         async with open_admin(bootstrap_of(arguments)) as admin:
             while arguments.watch:
-                found = await queries(admin)
+                found = await queries(admin, isolation_level=level)
                 clear_screen()
                 show(found, is_json=is_json)
                 await trio.sleep(WATCH_S)
-            show(await queries(admin), is_json=is_json)
+            show(await queries(admin, isolation_level=level), is_json=is_json)
         return 0
 
     return run_async(body)
 
 
-async def queries(admin: "Admin") -> list[QueryLag]:
+async def queries(admin: "Admin", *, isolation_level: str = "read_uncommitted") -> list[QueryLag]:
     """Ask the cluster for every query's group and how far it is behind."""
     groups = sorted(group.group_id for group in await admin.list_groups())
-    return [await query_lag(admin, group) for group in groups if group.startswith(SHADOW_PREFIX)]
+    return [
+        await query_lag(admin, group, isolation_level=isolation_level)
+        for group in groups
+        if group.startswith(SHADOW_PREFIX)
+    ]
 
 
-async def query_lag(admin: "Admin", group: str) -> QueryLag:
+async def query_lag(
+    admin: "Admin", group: str, *, isolation_level: str = "read_uncommitted"
+) -> QueryLag:
     """Return how far the query of a group is behind."""
     from ottla.model.errors import RefusedError
 
     committed = {at: one.offset for at, one in (await admin.group_offsets(group)).items()}
     try:
-        told = await admin.list_offsets(dict.fromkeys(committed, LATEST))
+        told = await admin.list_offsets(
+            dict.fromkeys(committed, LATEST), isolation_level=isolation_level
+        )
     except RefusedError:
         return summed(group, committed, None)
     return summed(group, committed, {at: one.offset for at, one in told.items()})
