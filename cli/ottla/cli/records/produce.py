@@ -7,7 +7,8 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import trio
 
@@ -15,8 +16,10 @@ from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_a
 from ottla.cli.terminal import note
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.produce.partitioner import partition_of
+from ottla.client.producer import open_producer
 from ottla.model.errors import ConfigError, row_of
 from ottla.model.ids import TopicPartition
+from ottla.model.settings.client import ProducerConfig
 from ottla.wire.apis import PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 from ottla.wire.compression import Codec
@@ -61,20 +64,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="all",
         help="who must have a record: its leader, or all in-sync replicas (default)",
     )
+    parser.add_argument(
+        "--transactional-id",
+        metavar="ID",
+        help="write all records in one transaction of this id: committed at the end of the input, "
+        "aborted at an error or Ctrl-C (default: no transaction)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write every line; each acknowledged before the next batch goes out."""
     headers = tuple(_header(text) for text in arguments.header)
+    if arguments.transactional_id is not None:
+        return run_async(partial(_write_in_transaction, arguments, headers))
 
     async def body() -> int:
         async with open_cluster(bootstrap_of(arguments)) as cluster:
             partitions = await cluster.partitions_of(arguments.topic, may_create=True)
-            if arguments.partition is not None and arguments.partition not in partitions:
-                raise ConfigError(
-                    "--partition",
-                    f"is {arguments.partition}; the topic has 0 to {partitions[-1]}",
-                )
+            _check_partition(arguments, partitions)
             count = 0
             for turn, lines in enumerate(_chunks()):
                 found = _sorted(
@@ -90,6 +97,40 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
 
     return run_async(body)
+
+
+async def _write_in_transaction(
+    arguments: argparse.Namespace, headers: tuple[tuple[str, bytes | None], ...]
+) -> int:
+    """Write every line in one transaction, which the end of the input commits."""
+    if arguments.acks != "all":
+        raise ConfigError("--acks", f"is {arguments.acks}; a transaction needs all")
+    config = ProducerConfig(
+        transactional_id=arguments.transactional_id, compression_type=arguments.codec
+    )
+    topic, count = arguments.topic, 0
+    async with open_producer(bootstrap_of(arguments), config) as producer:
+        _check_partition(arguments, await producer.partitions_of(topic))
+        async with producer.transaction():
+            lots = _chunks()
+            end: list[bytes] = []
+            # The wait for input leaves the loop free: what was read before is sent meanwhile.
+            while lines := await trio.to_thread.run_sync(next, lots, end, abandon_on_cancel=True):
+                for line in lines:
+                    key, value = _split(line, arguments)
+                    await producer.send(
+                        topic, value, key=key, partition=arguments.partition, headers=headers
+                    )
+                count += len(lines)
+    note(f"{counted(count, 'record')} written to {topic} in one transaction")
+    return 0
+
+
+def _check_partition(arguments: argparse.Namespace, partitions: Sequence[int]) -> None:
+    if arguments.partition is not None and arguments.partition not in partitions:
+        raise ConfigError(
+            "--partition", f"is {arguments.partition}; the topic has 0 to {partitions[-1]}"
+        )
 
 
 def _chunks() -> Iterator[list[bytes]]:
@@ -127,15 +168,9 @@ def _sorted(
 ) -> dict[int, list[RecordToBuild]]:
     """Give each line its key, value and partition: keyed by hash, keyless all one partition."""
     now_ms = time.time_ns() // 1_000_000
-    delimiter = arguments.key_delimiter.encode() if arguments.key_delimiter else None
     found: dict[int, list[RecordToBuild]] = defaultdict(list)
     for line in lines:
-        key: bytes | None = arguments.key.encode() if arguments.key else None
-        value: bytes | None = line
-        if delimiter and delimiter in line:
-            key, _, value = line.partition(delimiter)
-        if arguments.null:
-            key, value = key or None, value or None
+        key, value = _split(line, arguments)
         if arguments.partition is not None:
             partition = arguments.partition
         elif key is not None:
@@ -144,6 +179,18 @@ def _sorted(
             partition = keyless
         found[partition].append(RecordToBuild(now_ms, key, value, headers))
     return found
+
+
+def _split(line: bytes, arguments: argparse.Namespace) -> tuple[bytes | None, bytes | None]:
+    """Return the key and the value of a line."""
+    delimiter = arguments.key_delimiter.encode() if arguments.key_delimiter else None
+    key: bytes | None = arguments.key.encode() if arguments.key else None
+    value: bytes | None = line
+    if delimiter and delimiter in line:
+        key, _, value = line.partition(delimiter)
+    if arguments.null:
+        key, value = key or None, value or None
+    return key, value
 
 
 async def _write(
