@@ -53,7 +53,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     def produce(load: Load, work: Any) -> Result:
         return Result("produce", load.count, 0, SECONDS[load.bootstrap])
 
-    monkeypatch.setattr(beside_kafka, "_open_servers", opened)
+    monkeypatch.setattr(beside_kafka, "open_servers", opened)
     monkeypatch.setattr(beside_kafka, "prepare", lambda *_: None)
     monkeypatch.setitem(ROWS, "produce", BesideRow(produce, ("per_second",)))
     return settings

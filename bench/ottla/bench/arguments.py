@@ -222,6 +222,19 @@ OPTIONS: dict[str, Option] = {
         "kafka-tools:4.3.0 as dependencies of a pom.xml, copied there by "
         "'mvn dependency:copy-dependencies -DoutputDirectory=DIR' (default: none, required)",
     ),
+    "kafka-too": _option(
+        "--kafka",
+        type=Path,
+        metavar="DIR",
+        help="directory with the jars of Apache Kafka, as for 'beside' (default: without Kafka)",
+    ),
+    "brokers": _option(
+        "--brokers",
+        type=number,
+        metavar="N",
+        default=1,
+        help="brokers of Ottla's cluster, 1 beside Kafka (default: %(default)s)",
+    ),
     "rows": _option(
         "--rows",
         metavar="ROW,…",
@@ -360,6 +373,11 @@ BENCHES: dict[str, Bench] = {
         "kafka rows few-rounds count bytes batch codec acks linger partitions singles row-requests "
         "connections in-flight server-set timeout format",
         {"count": 200_000},
+    ),
+    "transactions": Bench(
+        "transactional produce beside idempotent, and duration of commits, with Kafka in turns",
+        "kafka-too brokers seconds rounds timeout format",
+        {"seconds": 2.0, "timeout": 330.0},
     ),
     "start": Bench("duration of 'ottla up' with 3 + 3 nodes, and their memory", "rounds format"),
     "failover": Bench(

@@ -162,7 +162,7 @@ def run_beside_kafka(
     deadline = time.monotonic() + timeout_s
     done = 0
 
-    with _open_servers(jars, {**EQUAL_SETTINGS, **settings}) as (version, servers):
+    with open_servers(jars, {**EQUAL_SETTINGS, **settings}) as (version, servers):
 
         def measure(row: str, name: str) -> Mapping[str, float]:
             nonlocal done
@@ -202,7 +202,7 @@ def prepare(row: str, server: BesideServer, work: BesideWork) -> None:
     """Create a row's topic, and fill that of fetch."""
     load = _load_of(row, server, work)
     make_topic(load)
-    _wait_until_led(load)
+    wait_until_led(load)
     if row == "fetch":
         produce(load, _no_progress)
 
@@ -213,8 +213,11 @@ def _load_of(row: str, server: BesideServer, work: BesideWork) -> Load:
     )
 
 
-def _wait_until_led(load: Load) -> None:
-    """Return once every partition has a leader, so that no raw request is refused."""
+def wait_until_led(load: Load) -> None:
+    """Return once every partition has a leader, so that no raw request is refused.
+
+    Raises RefusedError if that takes too long.
+    """
     client = {"bootstrap.servers": load.bootstrap, "log_level": 3}
     admin = library("confluent_kafka.admin").AdminClient(client)
     deadline = time.monotonic() + LED_TIMEOUT_S
@@ -242,9 +245,13 @@ def check_appended(server: BesideServer, work: BesideWork, *, at_least: int) -> 
 
 
 @contextmanager
-def _open_servers(
+def open_servers(
     jars: Path, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, BesideServer]]]:
+    """Start both servers with the same settings; yield Kafka's version, and where they are.
+
+    Raises RefusedError if one does not start.
+    """
     with (
         _ends_by_sigterm(),
         tempfile.TemporaryDirectory(prefix="ottla-bench-kafka-") as directory,

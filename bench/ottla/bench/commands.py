@@ -29,6 +29,8 @@ from ottla.bench.steady import Steady, Writer
 from ottla.bench.telemetry import run_telemetry
 from ottla.bench.telemetry_beside import run_beside
 from ottla.bench.timeline import as_svg, as_text, longest_gap
+from ottla.bench.transactions_beside import ROWS as TRANSACTION_ROWS
+from ottla.bench.transactions_beside import run_transactions
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
 
@@ -232,6 +234,25 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
     return HEALTHY
 
 
+def _measure_transactions(arguments: argparse.Namespace) -> int:
+    """Measure transactions of Ottla, and with --kafka those of Apache Kafka in turns."""
+    if arguments.kafka is not None and arguments.brokers != 1:
+        raise ConfigError("--brokers", "must be 1 beside Kafka, which has one node")
+    servers = 1 if arguments.kafka is None else 2
+    runs = servers * len(TRANSACTION_ROWS) * (arguments.rounds + 1)
+    with _progress(arguments.what, runs) as progress:
+        report = run_transactions(
+            arguments.kafka,
+            brokers=arguments.brokers,
+            seconds=arguments.seconds,
+            rounds=arguments.rounds,
+            timeout_s=arguments.timeout,
+            progress=progress,
+        )
+    print(json.dumps(report.figures()) if arguments.format == "json" else report.text())
+    return HEALTHY
+
+
 def _measure_steady(arguments: argparse.Namespace) -> int:
     """Write steadily, then read all back; exit code 2 when something acknowledged is not there."""
     load = _load(arguments)
@@ -284,6 +305,7 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "scrape": _measure_scrapes,
     "steady": _measure_steady,
     "telemetry": _measure_telemetry,
+    "transactions": _measure_transactions,
 }
 """Benchmarks that do more than one load and its figures."""
 

@@ -102,8 +102,9 @@ def take_rounds(
     *,
     measure: Callable[[str, str], Mapping[str, float]],
     is_late: Callable[[], bool],
+    servers: Sequence[str] = SERVERS,
 ) -> list[Measured]:
-    """Measure each row of both servers in turns, the first one alternating between rounds.
+    """Measure each row of all servers in turns, the first one alternating between rounds.
 
     Once it is late, return the rounds that are complete.
     """
@@ -111,7 +112,7 @@ def take_rounds(
     for index in range(count):
         measured: dict[tuple[str, str], Mapping[str, float]] = {}
         for row in rows:
-            for server in SERVERS[:: -1 if index % 2 else 1]:
+            for server in servers[:: -1 if index % 2 else 1]:
                 if is_late():
                     return rounds
                 measured[row, server] = measure(row, server)
