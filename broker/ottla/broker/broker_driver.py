@@ -217,6 +217,7 @@ class Broker:
             partition_of=partition_of,
             errors=self.errors,
             own=self._loopback,
+            now_ns=lambda: self.dispatcher.clock.now_ns(),
         )
 
     def _new_transaction_coordinator(self) -> TransactionCoordinator:
@@ -269,6 +270,7 @@ class Broker:
                 **self._markers.metrics(),
                 **self._questions.metrics(),
             },
+            verifications=self._questions.durations,
             network=lambda: self.server.metrics,
             heartbeats=self.lifecycle.metrics,
             errors=self.errors,

@@ -2,26 +2,37 @@
 
 from typing import Any
 
+import pytest
+
 from ottla.broker.metrics.transactional_partitions import (
     LATE_AFTER_MS,
     transactional_partition_families,
 )
+from ottla.broker.network.request_times import BOUNDS_NS, NS_PER_MS
 from ottla.model.ids import ProducerId
 from ottla.storage.verification import UNGUARDED
+from ottla.telemetry.instruments import Histogram, Summary
 
 World = Any  # the class of the `world` fixture, in conftest.py
 
 FIGURES = {
     "transactions.questions": 3.0,
     "transactions.questions.failed": 1.0,
-    "transactions.questions.ms": 250.0,
 }
 TIMEOUT_MS = 900_000
 
 
-def shown(world: World, wall_ms: int) -> dict[str, float]:
+def shown(world: World, wall_ms: int, *durations_ms: int) -> dict[str, float | Summary]:
+    durations = Histogram(BOUNDS_NS)
+    for duration_ms in durations_ms:
+        durations.observe(duration_ms * NS_PER_MS)
     families = transactional_partition_families(
-        world.table, FIGURES, wall_ms=wall_ms, timeout_ms_max=TIMEOUT_MS
+        world.table,
+        FIGURES,
+        durations,
+        now_ms=0,
+        wall_ms=wall_ms,
+        timeout_ms_max=TIMEOUT_MS,
     )
     found = {}
     for family in families:
@@ -51,4 +62,13 @@ async def test_a_partition_counts_whose_transaction_should_have_ended(world: Wor
     name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
     assert shown(world, bound_ms)[name] == 0
     assert shown(world, bound_ms + 1)[name] == 1
-    assert shown(world, bound_ms)["ottla_transaction_questions_seconds_total"] == 0.25
+
+
+async def test_verifications_are_shown_by_their_quantiles(world: World) -> None:
+    name = "kafka_server_addpartitionstotxnmanager_verificationtimems"
+    found = shown(world, 0, *[2] * 98, 50, 50)[name]
+    assert isinstance(found, Summary)
+    assert (found.value_count, found.value_sum) == (100, 296)
+    quantiles = dict(found.quantiles)
+    assert quantiles[0.5] == pytest.approx(2, rel=0.25)
+    assert quantiles[0.99] == pytest.approx(50, rel=0.25)

@@ -19,6 +19,7 @@ from ottla.broker.logs.transaction_questions import (
     request_of,
 )
 from ottla.broker.network.loopback_driver import Loopback
+from ottla.broker.network.request_times import BOUNDS_NS
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.client.network.connection import BrokerConnection, connect
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
@@ -27,6 +28,7 @@ from ottla.model.internal_topics import TRANSACTIONS_TOPIC
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.telemetry.instruments import Histogram
 from ottla.wire.apis import ADD_PARTITIONS_TO_TXN
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
@@ -51,8 +53,11 @@ class CoordinatorQuestions:
         partition_of: Callable[[str, int], int],
         errors: UnexpectedErrors,
         own: Loopback | None = None,
+        now_ns: Callable[[], int] = int,
     ) -> None:
-        """`own` serves what this broker asks itself; without it that takes a connection too.
+        """`now_ns` is the loop's stopwatch.
+
+        `own` serves what this broker asks itself; without it that takes a connection too.
 
         `partition_of` places a transactional id in the transaction state.
         """
@@ -62,14 +67,14 @@ class CoordinatorQuestions:
         self._partition_of = partition_of
         self._errors = errors
         self._own = own
+        self._now_ns = now_ns
         self._lanes: dict[NodeId, QuestionLane] = {}
         self._nursery: trio.Nursery | None = None
         self.is_verifying = config.transaction_partition_verification_enable
         self.failure_count = 0
         """Number of transactions that a coordinator did not confirm."""
-        self.count = 0
-        self.duration_ms = 0
-        """How long all answers together took."""
+        self.durations = Histogram(BOUNDS_NS)
+        """How long it took until each was answered, in nanoseconds."""
 
     def enable(self, is_enabled: bool) -> None:
         """Verify, or no longer, what clients say that they have added."""
@@ -78,9 +83,8 @@ class CoordinatorQuestions:
     def metrics(self) -> dict[str, float]:
         """Return how many questions there were."""
         return {
-            "transactions.questions": self.count,
+            "transactions.questions": self.durations.count,
             "transactions.questions.failed": self.failure_count,
-            "transactions.questions.ms": self.duration_ms,
         }
 
     async def run(self) -> None:
@@ -105,7 +109,7 @@ class CoordinatorQuestions:
         timeout_ms: int,
     ) -> Outcome:
         """Return what the coordinator says of each partition; its errors are codes, too."""
-        begun_ms = self._clock.monotonic_ms()
+        begun_ns, begun_ms = self._now_ns(), self._clock.monotonic_ms()
         timeout_ms = max(0, min(timeout_ms, self._config.request_timeout_ms))
         patience_ms = self._config.add_partitions_to_txn_retry_backoff_ms_max
         retried_until_ms = begun_ms + min(patience_ms, timeout_ms)
@@ -122,8 +126,7 @@ class CoordinatorQuestions:
                 if self._clock.monotonic_ms() >= retried_until_ms:
                     break
                 await trio.sleep(self._config.add_partitions_to_txn_retry_backoff_ms / 1000)
-        self.count += 1
-        self.duration_ms += self._clock.monotonic_ms() - begun_ms
+        self.durations.observe(self._now_ns() - begun_ns)
         self.failure_count += any(code is not ErrorCode.NONE for code in outcome.values())
         return outcome
 

@@ -35,6 +35,7 @@ from ottla.node.quorum_metrics import metadata_families, quorum_families
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import (
     Family,
+    Histogram,
     MetricKind,
     Registry,
     Value,
@@ -81,6 +82,8 @@ class BrokerParts:
     shards: Callable[[], Iterable[GroupShard]]
     transaction_shards: Callable[[], Iterable[TransactionShard]]
     transactions: Callable[[], Mapping[str, float]]
+    verifications: Histogram
+    """Times of questions to coordinators of transactions."""
     network: Callable[[], Mapping[str, float]]
     heartbeats: Callable[[], Mapping[str, float]]
     errors: UnexpectedErrors
@@ -96,6 +99,8 @@ def broker_registry(parts: BrokerParts) -> Registry:
         lambda: transactional_partition_families(
             parts.table,
             parts.transactions(),
+            parts.verifications,
+            now_ms=parts.now_ms(),
             wall_ms=parts.wall_ms(),
             timeout_ms_max=parts.transaction_timeout_ms_max,
         )

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from ottla.broker.metrics.families import counter, gauge
+from ottla.broker.network.request_times import NS_PER_MS, WINDOW_MS
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.telemetry.instruments import Family, MetricKind
+from ottla.telemetry.instruments import Family, Histogram, MetricKind, summary_of
+from ottla.telemetry.kafka_names import prometheus_name
 
 LATE_AFTER_MS = 5 * 60_000
 """How much longer than the longest timeout a transaction may be open before it is late, as in
@@ -17,9 +19,18 @@ MANAGER = "kafka.server:type=AddPartitionsToTxnManager,name="
 
 
 def transactional_partition_families(
-    table: PartitionTable, figures: Mapping[str, float], *, wall_ms: int, timeout_ms_max: int
+    table: PartitionTable,
+    figures: Mapping[str, float],
+    durations: Histogram,
+    *,
+    now_ms: int,
+    wall_ms: int,
+    timeout_ms_max: int,
 ) -> Iterator[Family | None]:
-    """Yield the metrics of the partitions led here, and of their questions."""
+    """Yield the metrics of the partitions led here, and of their questions.
+
+    `durations` are those of the questions; `now_ms` is on the monotonic clock.
+    """
     seen_before_ms = wall_ms - timeout_ms_max - LATE_AFTER_MS
     late_count = 0
     for at, partition in enumerate(list(table)):
@@ -39,16 +50,10 @@ def transactional_partition_families(
         figures["transactions.questions.failed"],
     )
     yield Family(
-        "ottla_transaction_questions_total",
-        MetricKind.COUNTER,
-        "Questions to the coordinators of transactions, before the first batch of each partition.",
+        prometheus_name(f"{MANAGER}VerificationTimeMs"),
+        MetricKind.SUMMARY,
+        "Time until the coordinator has answered, asked before the first batch of a transaction in "
+        "each partition; quantiles of the last minutes.",
         (),
-        (((), figures["transactions.questions"]),),
-    )
-    yield Family(
-        "ottla_transaction_questions_seconds_total",
-        MetricKind.COUNTER,
-        "Time until these were answered.",
-        (),
-        (((), figures["transactions.questions.ms"] / 1000),),
+        (((), summary_of([durations], now_ms, window_ms=WINDOW_MS, unit=NS_PER_MS)),),
     )
