@@ -10,6 +10,8 @@ from ottla.broker.logs.list_offsets import ListOffsetsApi
 from ottla.broker.network.steps import STEP_COST, finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import Epoch, ProducerId
+from ottla.storage.verification import UNGUARDED
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.list_offsets_request import (
@@ -40,10 +42,11 @@ def append(world: World, partition: Partition, *timestamps_ms: int) -> None:
 
 
 async def look_up(
-    world: World, timestamp: int, *, version: int = 11, **changes: Any
+    world: World, timestamp: int, *, version: int = 11, isolation_level: int = 0, **changes: Any
 ) -> ListOffsetsPartitionResponse:
     request = ListOffsetsRequest(
         replica_id=-1,
+        isolation_level=isolation_level,
         topics=[
             ListOffsetsTopic(
                 name="t",
@@ -127,6 +130,29 @@ async def test_a_new_leader_hides_its_end_until_it_has_committed_its_start(world
     )
     assert (await look_up(world, -1)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     assert (await look_up(world, -1, version=4)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def test_a_new_leader_shows_its_stable_end_though_a_transaction_began_before_it(
+    world: World,
+) -> None:
+    partition = await world.add("t")
+    append(world, partition, T0)
+    assert partition.log is not None
+    data = build_batch(
+        [(T0, None, b"open")],
+        producer_id=ProducerId(7),
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    partition.log.append_as_leader(
+        memoryview(bytearray(data)), leader_epoch=Epoch(3), now_ms=T0, guard=UNGUARDED
+    )
+    partition.advance_high_watermark(1_000)
+    partition.apply(world.state(leader_epoch=4, partition_epoch=1), partition.config, 1_000)
+    answer = await look_up(world, -1, isolation_level=1)
+    assert (answer.error_code, answer.offset) == (ErrorCode.NONE, 1)
+    assert (await look_up(world, -1)).offset == 2
 
 
 async def test_epochs_tell_where_they_ended(world: World) -> None:

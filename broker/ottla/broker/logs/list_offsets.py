@@ -173,7 +173,7 @@ async def _look_up(
     bound = _bound(log, request)
     match timestamp:
         case -1:
-            _check_available(version, request, partition, bound)
+            _check_available(version, request, partition, log)
             answer.offset = bound
             answer.leader_epoch = _epoch_of_end(log, partition, bound)
         case -2 | -4:
@@ -191,7 +191,7 @@ async def _look_up(
                 raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if found is None:
                 # Where a new leader has not committed its start yet, "none" could be untrue.
-                _check_available(version, request, partition, bound)
+                _check_available(version, request, partition, log)
                 return
             answer.offset = found.offset
             answer.timestamp = found.timestamp_ms
@@ -207,10 +207,14 @@ def _bound(log: Log, request: ListOffsetsRequest) -> Offset:
 
 
 def _check_available(
-    version: int, request: ListOffsetsRequest, partition: Partition, bound: Offset
+    version: int, request: ListOffsetsRequest, partition: Partition, log: Log
 ) -> None:
-    """Refuse while the high watermark may lie below what an earlier leader showed (KIP-207)."""
-    if request.replica_id == CONSUMER and bound < partition.leader_epoch_start_offset:
+    """Refuse while the high watermark may lie below what an earlier leader showed (KIP-207).
+
+    The last stable offset may lie there for as long as a transaction is open.
+    """
+    is_lagging = log.high_watermark < partition.leader_epoch_start_offset
+    if request.replica_id == CONSUMER and is_lagging:
         if version >= OFFSET_NOT_AVAILABLE_FROM:
             raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE)
         raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE)
