@@ -11,7 +11,7 @@ STORE ?= store
 MIN_OPS ?= 200
 JEPSEN_FOR ?= 30s
 
-.PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition bench bench-gate
+.PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions bench bench-gate
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -35,13 +35,18 @@ soak:
 	$(PYTHON) -m ottla.cli world soak --for $(FOR) --seed $(SEED)
 
 # Two runs on real processes under faults, with both clients: under two minutes with their verdicts.
-jepsen: jepsen-kill jepsen-partition
+jepsen: jepsen-kill jepsen-partition jepsen-transactions
 jepsen-kill:
 	$(PYTHON) -m ottla.cli jepsen run --workload queue,compacted,offsets,list-offsets --nemesis kill \
 	  --for $(JEPSEN_FOR) --min-ops $(MIN_OPS) --store $(STORE)
 jepsen-partition:
 	$(PYTHON) -m ottla.cli jepsen run --workload metadata,group,producer-ids --nemesis partition \
 	  --for $(JEPSEN_FOR) --min-ops $(MIN_OPS) --store $(STORE)
+
+# Transactions are some ten requests each: what is enough load for others is not for them.
+jepsen-transactions:
+	$(PYTHON) -m ottla.cli jepsen run --workload transactions --nemesis kill,partition-one,pause \
+	  --for $(JEPSEN_FOR) --min-ops 5 --store $(STORE)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help

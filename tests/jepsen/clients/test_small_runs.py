@@ -20,9 +20,10 @@ EXPECTED = {
     "metadata": {"create", "set-config", "describe"},
     "producer-ids": {"init"},
     "list-offsets": {"send", "end-offset"},
+    "transactions": {"init", "txn", "poll", "assign", "settle", "committed"},
 }
-OPERATIONS = {"producer-ids": 5}
-"""librdkafka takes half a second for an id."""
+OPERATIONS = {"producer-ids": 5, "transactions": 25}
+"""librdkafka takes half a second for an id, and some for a transaction."""
 
 
 def counts(history: History) -> Counter[tuple[str, EventKind]]:

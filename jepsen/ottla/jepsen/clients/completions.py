@@ -17,7 +17,18 @@ PAUSE_S = 0.1
 """After trouble: who is refused at once shall not fill the history with it."""
 
 READS = frozenset(
-    {"assign", "describe", "end-offset", "fetch", "join", "leave", "poll", "subscribe"}
+    {
+        "assign",
+        "committed",
+        "describe",
+        "end-offset",
+        "fetch",
+        "join",
+        "leave",
+        "poll",
+        "settle",
+        "subscribe",
+    }
 )
 TROUBLE = (RefusedError, ConnectionLostError, ProtocolError)
 

@@ -103,6 +103,8 @@ class Renewable(Generic[T]):
                     task_status.started(life)
                     await life.is_closing.wait()
             except (RefusedError, ConnectionLostError, ProtocolError):
+                if life is None:
+                    raise  # it did not open: an answer to the operation that asked for it
                 # What it could not do any more when it ended; each operation had its own answer.
                 await trio.lowlevel.checkpoint()
         if life is not None:

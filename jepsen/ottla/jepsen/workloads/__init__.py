@@ -9,6 +9,7 @@ group.py            members that come, go and crash (pure)
 metadata.py         topics made, changed, deleted and asked about (pure)
 producer_ids.py     ids that nobody else was given (pure)
 list_offsets.py     where logs end (pure)
+transactions.py     transfers, copies with their offsets, readers of what is committed (pure)
 
 keys.py             keys of logs, and topics that make room for new ones (pure)
 log_model.py        what a generator knows of logs (pure)

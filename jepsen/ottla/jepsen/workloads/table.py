@@ -16,6 +16,7 @@ from ottla.jepsen.clients.confluent_metadata import ConfluentMetadataClient
 from ottla.jepsen.clients.confluent_offsets import ConfluentOffsetsClient
 from ottla.jepsen.clients.confluent_producer_ids import ConfluentProducerIdsClient
 from ottla.jepsen.clients.confluent_queue import ConfluentQueueClient
+from ottla.jepsen.clients.confluent_transactions import ConfluentTransactionsClient
 from ottla.jepsen.clients.own import open_own
 from ottla.jepsen.clients.own_group import OwnGroupClient
 from ottla.jepsen.clients.own_list_offsets import OwnListOffsetsClient
@@ -23,6 +24,7 @@ from ottla.jepsen.clients.own_metadata import OwnMetadataClient
 from ottla.jepsen.clients.own_offsets import OwnOffsetsClient
 from ottla.jepsen.clients.own_producer_ids import OwnProducerIdsClient
 from ottla.jepsen.clients.own_queue import OwnQueueClient
+from ottla.jepsen.clients.own_transactions import OwnTransactionsClient
 from ottla.jepsen.clients.topics import clear_away, count_brokers, make_topics, warm_up
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.group import GroupLoad
@@ -41,6 +43,7 @@ from ottla.jepsen.workloads.offsets import OffsetsLoad
 from ottla.jepsen.workloads.pace import ThreadPace
 from ottla.jepsen.workloads.producer_ids import ProducerIdsLoad
 from ottla.jepsen.workloads.queue import QueueLoad
+from ottla.jepsen.workloads.transactions import TransactionsLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,9 @@ ROWS: Mapping[str, WorkloadRow] = {
     "group": WorkloadRow(GroupLoad, OwnGroupClient, ConfluentGroupClient),
     "metadata": WorkloadRow(MetadataLoad, OwnMetadataClient, ConfluentMetadataClient),
     "producer-ids": WorkloadRow(ProducerIdsLoad, OwnProducerIdsClient, ConfluentProducerIdsClient),
+    "transactions": WorkloadRow(
+        TransactionsLoad, OwnTransactionsClient, ConfluentTransactionsClient
+    ),
     "list-offsets": WorkloadRow(ListOffsetsLoad, OwnListOffsetsClient, ConfluentListOffsetsClient),
 }
 

@@ -1,0 +1,208 @@
+"""The transactions workload: transfers between logs, copies that go with their offsets, readers.
+
+Pure.  Operations:
+
+- `init`: a new producer takes its transactional id over; two threads share one, so each fences
+  the other now and then; value null -> `[producer_id, epoch]` where the client tells it;
+- `txn`, value `[["send", key, value], …]` -> `[["send", key, [offset, value]], …]`: a transaction,
+  with extra `abort` one that its program gives up, with `pause_s` one that stands still in the
+  middle, long enough for its successor to fence it; with `move` its records are made of what a
+  member of a group polls, and the group's offsets go with them;
+- `poll` and `assign`: as in the queue workload, of what is committed;
+- at the end `settle` waits until no transaction is open, `committed` tells the group's offsets, and
+  one more transaction to every key shows the final reads where the logs end.
+
+Values, amounts and outputs are as `checkers.transactions` has them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from ottla.jepsen.history import EventKind, Json
+from ottla.jepsen.workloads.crashes import CRASH, Crashes
+from ottla.jepsen.workloads.final_reads import FINAL, FinalReads
+from ottla.jepsen.workloads.keys import PARTITION_COUNT, key_of
+from ottla.jepsen.workloads.load import (
+    NOTHING_TO_READ,
+    OWN,
+    Completion,
+    LoadPlan,
+    NewTopic,
+    Op,
+)
+from ottla.jepsen.workloads.log_model import OffsetModel
+from ottla.jepsen.workloads.log_model import read_of as reads_of
+
+OPS_PER_S_MAX = 300
+"""Of all threads together: a transaction is some ten requests."""
+ACCOUNTS, INPUT, OUTPUT = "accounts", "in", "out"
+MOVER_ONE_IN = 3
+"""Of the threads of our own client; the other one only transfers and reads."""
+THREADS_PER_ID = 2
+RECORDS_MAX = 4
+ABORT_ONE_IN = 5
+PAUSE_ONE_IN = 40
+RESTART_ONE_IN = 50
+"""How often a thread takes its transactional id over by a new producer."""
+CHANGE_ONE_IN = 60
+KEYS_READ = 3
+END_STEPS = 3
+END_TRIES = 15
+"""How often the end is waited for, some ten seconds each."""
+
+POLL = Op("poll", [["poll"]])
+
+
+@dataclass(slots=True)
+class TransactionThread:
+    """Where one thread is."""
+
+    transactional_id: str
+    is_mover: bool
+    producer: str | None = None
+    is_reading: bool = False
+    producer_count: int = 0
+    transaction_count: int = 0
+
+
+class TransactionsLoad:
+    """The generator."""
+
+    name = "transactions"
+    checkers: tuple[str, ...] = (
+        "log",
+        "cycles",
+        "transactions",
+        "producer-ids",
+        "availability",
+        "servers",
+    )
+    ops_per_s_max = OPS_PER_S_MAX
+
+    def __init__(self, plan: LoadPlan) -> None:
+        self._prefix = plan.prefix
+        self._model = OffsetModel()
+        self._crashes = Crashes()
+        self._final = FinalReads(plan.kinds, self._model)
+        self._ends_at = 0
+        """How many steps of the end are done; one thread does them, the others wait for it."""
+        self._tries_left = END_TRIES
+        self._threads: list[TransactionThread] = []
+        writers = 0
+        for thread, kind in enumerate(plan.kinds):
+            is_mover = kind == OWN and plan.kinds[:thread].count(OWN) % MOVER_ONE_IN == 1
+            name = f"{plan.prefix}mover-{thread}"
+            if not is_mover:
+                name = f"{plan.prefix}writer-{writers // THREADS_PER_ID}"
+                writers += 1
+            self._threads.append(TransactionThread(name, is_mover))
+
+    @property
+    def topics(self) -> tuple[NewTopic, ...]:
+        """The topics to make before it begins."""
+        return tuple(
+            NewTopic(self._prefix + name, PARTITION_COUNT) for name in (ACCOUNTS, INPUT, OUTPUT)
+        )
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the final reads came to the end of all there is."""
+        return self._final.is_caught_up
+
+    def keys(self, *names: str) -> list[str]:
+        """Return the keys of some of its topics."""
+        return [key_of(self._prefix + name, n) for name in names for n in range(PARTITION_COUNT)]
+
+    def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return what a thread does next."""
+        state = self._threads[thread]
+        if self._crashes.is_due(thread, now_ns, rng):
+            return CRASH
+        if state.producer is None or not rng.randrange(RESTART_ONE_IN):
+            return self._init(thread, state)
+        if state.is_mover:
+            told = self._names(state)
+            return Op("txn", [], {**told, "move": True, "abort": not rng.randrange(ABORT_ONE_IN)})
+        if not state.is_reading or not rng.randrange(CHANGE_ONE_IN):
+            keys = self.keys(ACCOUNTS, INPUT, OUTPUT)
+            return Op("assign", sorted(rng.sample(keys, KEYS_READ)))
+        return POLL if rng.random() < 0.5 else self._transfer(state, rng)
+
+    def on_completion(self, thread: int, op: Op, done: Completion) -> None:
+        """Learn how it ended."""
+        self._model.on_completion(op, done)
+        state = self._threads[thread]
+        is_done = done.kind is EventKind.OK
+        if op.f == "crash":
+            state.producer, state.is_reading = None, False
+        elif op.f == "init":
+            state.producer = op.extra["producer"] if is_done else None
+        elif op.f == "txn" and done.extra.get("lost"):
+            state.producer = None
+        elif op.f == "assign":
+            state.is_reading = is_done
+        elif done.error == NOTHING_TO_READ:
+            state.is_reading = False
+        if "final" not in op.extra:
+            return
+        if op.f == "assign" and is_done:
+            self._final.on_assigned(thread)
+        for key, offset in reads_of(op, done):
+            self._final.on_read(thread, key, offset)
+        if thread == min(self._final.readers) and op.f in ("settle", "committed", "txn"):
+            self._ends_at += is_done
+            self._tries_left -= 1
+
+    def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return the thread's next step of the end."""
+        state = self._threads[thread]
+        if thread not in self._final.readers:
+            return None
+        if self._tries_left and self._ends_at < END_STEPS:
+            if self._ends_at == 0 or thread != min(self._final.readers):
+                return Op("settle", self.keys(ACCOUNTS, INPUT, OUTPUT), FINAL)
+            if self._ends_at == 1:
+                return Op("committed", {"group": self.group, "keys": self._inputs()}, FINAL)
+            return self._mark_ends(thread, state)
+        return self._final.next_op(thread, now_ns)
+
+    @property
+    def group(self) -> str:
+        """The movers' group."""
+        return f"{self._prefix}movers"
+
+    def _inputs(self) -> Mapping[str, Json]:
+        return dict.fromkeys(self.keys(INPUT))
+
+    def _init(self, thread: int, state: TransactionThread) -> Op:
+        state.producer_count += 1
+        name = f"{thread}.{state.producer_count}"
+        return Op("init", None, {"transactional_id": state.transactional_id, "producer": name})
+
+    def _names(self, state: TransactionThread) -> dict[str, Json]:
+        state.transaction_count += 1
+        name = f"{state.producer}/{state.transaction_count}"
+        return {"name": name, "producer": state.producer}
+
+    def _transfer(self, state: TransactionThread, rng: Random) -> Op:
+        amounts = [rng.randint(1, 9) for _ in range(rng.randint(1, RECORDS_MAX - 1))]
+        amounts.append(-sum(amounts))
+        told = self._names(state)
+        keys = self.keys(ACCOUNTS, INPUT)
+        steps = [
+            ["send", rng.choice(keys), f"{told['name']}/{amount:+d}/{place}"]
+            for place, amount in enumerate(amounts)
+        ]
+        told["abort"] = not rng.randrange(ABORT_ONE_IN)
+        if not rng.randrange(PAUSE_ONE_IN):
+            told["pause_s"] = 0.5 + 2 * rng.random()
+        return Op("txn", steps, told)
+
+    def _mark_ends(self, thread: int, state: TransactionThread) -> Op:
+        if state.producer is None:
+            return self._init(thread, state)
+        told = self._names(state)
+        keys = self.keys(ACCOUNTS, INPUT, OUTPUT)
+        steps = [["send", key, f"{told['name']}/+0/{place}"] for place, key in enumerate(keys)]
+        return Op("txn", steps, {**told, **FINAL})
