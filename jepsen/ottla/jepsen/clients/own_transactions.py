@@ -34,7 +34,7 @@ MOVED_MAX = 10
 LATEST = -1
 
 
-class ChangeOfMindError(Exception):
+class AbortOnPurposeError(Exception):
     """A program's own reason to abort."""
 
 
@@ -151,7 +151,7 @@ class OwnTransactionsClient(OwnClient):
                 await self._finish(transaction, op, moved)
                 self.note("ask-commit", op.extra["name"])
                 is_asked = True
-        except ChangeOfMindError:
+        except AbortOnPurposeError:
             return failed("a change of mind", steps, {"refused": True})
         except TransactionAbortedError as error:
             return failed(f"aborted: {error}", steps, {"refused": True})
@@ -181,7 +181,7 @@ class OwnTransactionsClient(OwnClient):
             ends = {TopicPartition(one.topic, one.partition): one.offset + 1 for one in records}
             await transaction.send_offsets(ends, consumer.group_metadata())
         if op.extra.get("abort"):
-            raise ChangeOfMindError
+            raise AbortOnPurposeError
 
     # ---- reading
 
