@@ -1,0 +1,356 @@
+"""Programs that copy a topic to topics of their own in transactions, and what must come of it.
+
+Each client has one (`copiers/`): a process that can be killed and started again, and that owns its
+group, its transactional id and its target.  The source is written meanwhile.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
+
+from ottla.bench.kafka_server import java_program
+from ottla.broker.groups.placement import partition_of
+from ottla.client.admin import open_admin
+from ottla.client.network.connection import ConnectionLostError
+from ottla.model.errors import RefusedError
+
+PROGRAMS = Path(__file__).with_name("copiers")
+JARS = "OTTLA_KAFKA_JARS"
+CLIENTS = ("confluent_kafka", "kafka_python", "aiokafka", "ottla")
+SOURCE = "source"
+PARTITION_COUNT = 3
+WRITTEN_PER_S = 30
+END_S = 150.0
+"""How long the copies may take to catch up after the last fault, on a machine with other work."""
+ANSWER_TIMEOUT_S = 10.0
+LOOK_AGAIN_S = 0.2
+LAST_WORDS = 2_000
+FENCED = 3
+SAFE_DOWNGRADE = 2
+UPGRADE = 1
+NODES = {"controllers": 3, "brokers": 3}
+SETTINGS = {
+    "transaction_state_log_num_partitions": "5",
+    "offsets_topic_num_partitions": "5",
+    "group_min_session_timeout_ms": "1000",
+}
+
+Copied = dict[int, list[bytes]]
+"""The values of each partition in the order of its log."""
+
+
+class Copier:
+    """One program and its processes: `start` begins one more of them under the same names."""
+
+    def __init__(self, command: list[str], name: str, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self.exits: list[int] = []
+        """What ended by itself, and how."""
+        self._command = command
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start one process more."""
+        with self.log.open("ab") as log:
+            child = subprocess.Popen(self._command, stdout=log, stderr=log)
+        self._running.append(child)
+        return child
+
+    def kill(self) -> None:
+        """End all of its processes by SIGKILL."""
+        for child in self._running:
+            child.kill()
+            child.wait()
+        self._running.clear()
+
+    def pause(self) -> subprocess.Popen[bytes]:
+        """Stop its process in its tracks; it is not looked after any more.  Return it."""
+        (child,) = self._running
+        child.send_signal(signal.SIGSTOP)
+        self._running.clear()
+        return child
+
+    def look_after(self) -> None:
+        """Start it again where it ended by itself, as a service manager does."""
+        for child in [*self._running]:
+            code = child.poll()
+            if code is not None:
+                self._running.remove(child)
+                self.exits.append(code)
+                self.start()
+
+    def last_words(self) -> str:
+        """Return the end of what it said."""
+        return f"{self.name} ended with {self.exits}: {self.log.read_text()[-LAST_WORDS:]}"
+
+
+class SourceWriter:
+    """A producer in a thread, which writes numbers to all partitions of the source in turn."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._producer = Producer({**settings, "enable.idempotence": True})
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._is_over.wait(1 / WRITTEN_PER_S):
+            self._producer.produce(SOURCE, b"%d" % number, partition=number % PARTITION_COUNT)
+            self._producer.poll(0)
+            number += 1
+
+    def stop(self) -> None:
+        """End it, when everything is delivered."""
+        self._is_over.set()
+        self._thread.join()
+        assert self._producer.flush(END_S) == 0
+
+
+class Copying:
+    """A cluster, its copiers and their source; owns the copiers."""
+
+    def __init__(self, cluster: Any, directory: Path, clients: dict[str, list[str]]) -> None:
+        self.cluster = cluster
+        self.copiers: list[Copier] = []
+        self.faults: list[str] = []
+        self._directory = directory
+        self._commands = clients
+        self._settings = {"bootstrap.servers": cluster.bootstrap, "enable.metrics.push": False}
+        self._admin = AdminClient(self._settings)
+        self._make_topics([SOURCE, *clients])
+        self._writer: SourceWriter | None = None
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
+        """Held while a copier is started or ended."""
+        self._thread = threading.Thread(target=self._look_after, daemon=True)
+
+    def _make_topics(self, names: list[str]) -> None:
+        replicas = len(self.cluster.named("broker"))
+        new = [NewTopic(name, PARTITION_COUNT, replicas) for name in names]
+        for future in self._admin.create_topics(new).values():
+            future.result(timeout=60)
+
+    def start(self) -> None:
+        """Start the source and one process of each copier."""
+        self._writer = SourceWriter(self._settings)
+        for name, command in self._commands.items():
+            words = [*command, self.cluster.bootstrap, SOURCE, name]
+            copier = Copier(words, name, self._directory / f"{name}.log")
+            copier.start()
+            self.copiers.append(copier)
+        self._thread.start()
+
+    def _look_after(self) -> None:
+        while not self._is_over.wait(LOOK_AGAIN_S):
+            with self._lock:
+                for copier in self.copiers:
+                    copier.look_after()
+
+    def kill_copier(self, copier: Copier) -> None:
+        """End a copier by SIGKILL and start it again."""
+        with self._lock:
+            copier.kill()
+            copier.start()
+
+    def replace_copier(self, copier: Copier) -> subprocess.Popen[bytes]:
+        """Pause a copier and start a successor; return the paused process."""
+        with self._lock:
+            paused = copier.pause()
+            copier.start()
+        return paused
+
+    def set_transaction_version(self, level: int) -> None:
+        """Raise or lower the finalised level of transaction.version; wait until each sees it."""
+        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap.split(","))
+        try:
+            if self._transaction_version(admin) != level:
+                kind = UPGRADE if level else SAFE_DOWNGRADE
+                admin.update_features({"transaction.version": (kind, level)})
+                self.cluster.wait_for(
+                    lambda: self._transaction_version(admin) == level, "level of the feature"
+                )
+        finally:
+            admin.close()
+
+    def _transaction_version(self, admin: KafkaAdminClient) -> int:
+        found = admin.describe_features()["transaction.version"].get("finalized", (0, 0))
+        return int(found[1])
+
+    # Who is responsible.
+
+    def transaction_coordinator(self, copier: Copier) -> int:
+        """Return the broker that coordinates a copier's transactions; -1 if none does."""
+        return self._leader_for("__transaction_state", copier.name)
+
+    def group_coordinator(self, copier: Copier) -> int:
+        """Return the broker that coordinates a copier's group; -1 if none does."""
+        return self._leader_for("__consumer_offsets", copier.name)
+
+    def partition_leader(self, topic: str, partition: int) -> int:
+        """Return the broker that leads a partition; -1 if none does."""
+        return int(self.cluster.leaders(topic).get(partition, -1))
+
+    def _leader_for(self, topic: str, key: str) -> int:
+        leaders = self.cluster.leaders(topic)
+        return leaders[partition_of(key, len(leaders))] if leaders else -1
+
+    # What must come of it.
+
+    def finish(self) -> Copied:
+        """End the source, wait until all is copied, end the copiers; return the source."""
+        assert self._writer is not None
+        self._writer.stop()
+        self._writer = None
+        written = self._read(SOURCE)
+        ends = {partition: len(values) for partition, values in written.items()}
+        deadline = time.monotonic() + END_S
+        for copier in self.copiers:
+            while (position := self._committed(copier.name)) != ends:
+                assert time.monotonic() < deadline, f"{position} of {ends}: {copier.last_words()}"
+                time.sleep(LOOK_AGAIN_S)
+            waited_s = time.monotonic() - deadline + END_S
+            print(f"{copier.name} is at the end after {waited_s:.1f} s")
+        self.close()
+        return written
+
+    def check(self, written: Copied) -> None:
+        """Check that each target is what was written, record by record, in order."""
+        ends = {partition: len(values) for partition, values in written.items()}
+        for copier in self.copiers:
+            print(f"{copier.name}: {sum(ends.values())} records, ended with {copier.exits}")
+            found = self._copied(copier, ends)
+            assert found == written, f"{copier.name}: {copier.last_words()}"
+
+    def _copied(self, copier: Copier, ends: dict[int, int]) -> Copied:
+        """Return what a reader of committed records is shown, once it is that much."""
+        deadline = time.monotonic() + END_S
+        while True:
+            found = self._read(copier.name)
+            is_less = any(len(found[partition]) < end for partition, end in ends.items())
+            if not is_less or time.monotonic() > deadline:
+                return found
+
+    def wait_for_copies(self, more: int = 1) -> None:
+        """Wait until each copier has copied so many records more."""
+        wanted = {copier.name: self.copied_count(copier) + more for copier in self.copiers}
+        for copier in self.copiers:
+            self.cluster.wait_for(
+                lambda one=copier: self.copied_count(one) >= wanted[one.name],
+                f"copies of {copier.name}",
+                END_S,
+            )
+
+    def copied_count(self, copier: Copier) -> int:
+        """Return how many records the group of a copier has committed."""
+        return sum(self._committed(copier.name).values())
+
+    def _committed(self, group: str) -> dict[int, int]:
+        async def ask() -> dict[int, int]:
+            with trio.fail_after(ANSWER_TIMEOUT_S):
+                async with open_admin(self.cluster.bootstrap) as admin:
+                    found = await admin.group_offsets(group)
+            return {at.partition: committed.offset for at, committed in found.items()}
+
+        try:
+            return trio.run(ask)
+        except (ConnectionLostError, RefusedError, trio.TooSlowError):
+            return {}  # the coordinator is away
+
+    def _read(self, topic: str) -> Copied:
+        """Return what is committed in all partitions of a topic."""
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITION_COUNT)])
+        found: Copied = {partition: [] for partition in range(PARTITION_COUNT)}
+        at_end: set[int] = set()
+        deadline = time.monotonic() + END_S
+        while len(at_end) < PARTITION_COUNT:
+            assert time.monotonic() < deadline, f"{topic}: only {at_end} were read to their end"
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            partition = message.partition()
+            assert partition is not None
+            if message.error() is not None:
+                at_end.add(partition)
+            else:
+                found[partition].append(message.value() or b"")
+        consumer.close()
+        return found
+
+    def close(self) -> None:
+        """End everything that still runs."""
+        self._is_over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for copier in self.copiers:
+            copier.kill()
+        if self._writer is not None:
+            self._writer.stop()
+
+
+def java_copier(directory: Path) -> list[str]:
+    """Return the command of the Java client's copier; nothing where there are no jars for it."""
+    jars = os.environ.get(JARS)
+    if not jars or not list(Path(jars).glob("kafka-clients-*.jar")):
+        print(f"LOUD: {JARS} names no kafka-clients; the Java client was NOT run here")
+        return []
+    java = java_program(os.environ)
+    source = str(PROGRAMS / "WithJava.java")
+    words = [f"{java}c", "-cp", f"{jars}/*", "-d", str(directory), source]
+    subprocess.run(words, check=True, timeout=120)
+    return [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{directory}:{jars}/*", "WithJava"]
+
+
+@pytest.fixture(scope="session")
+def copier_commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """How each client's copier is run; Java's too, where OTTLA_KAFKA_JARS has its jars."""
+    found = {
+        client: [sys.executable, "-W", "ignore", str(PROGRAMS / f"with_{client}.py")]
+        for client in CLIENTS
+    }
+    java = java_copier(tmp_path_factory.mktemp("java"))
+    return found | ({"java": java} if java else {})
+
+
+@pytest.fixture
+def start_copying(
+    plan_cluster: Callable[..., Any], tmp_path: Path, copier_commands: dict[str, list[str]]
+) -> Iterator[Callable[..., Copying]]:
+    """A function that starts a cluster and the copiers: (transaction.version, brokers=, …)."""
+    made: list[Copying] = []
+
+    def start(level: int, **nodes: int) -> Copying:
+        nodes = nodes or NODES
+        in_sync = {"min_insync_replicas": str(min(2, nodes["brokers"]))}
+        cluster = plan_cluster(**nodes, **SETTINGS, **in_sync)
+        cluster.start()
+        cluster.wait_healthy()
+        made.append(Copying(cluster, tmp_path, copier_commands))
+        made[-1].set_transaction_version(level)
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for copying in made:
+        copying.close()
