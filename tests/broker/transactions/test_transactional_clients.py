@@ -152,6 +152,35 @@ async def test_a_producer_that_was_replaced_is_fenced_and_leaves_nothing() -> No
             assert found == [b"new"]
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_a_topic_that_is_deleted_holds_no_transaction_up(is_commit: bool) -> None:
+    def run(bootstrap: str) -> list[bytes]:
+        make_topic(bootstrap)
+        make_topic(bootstrap, "doomed", partition_count=1)
+        producer = producer_of(bootstrap)
+        producer.begin_transaction()
+        for topic in ("orders", "doomed"):
+            producer.produce(topic, b"first", partition=0)
+        producer.flush(TIMEOUT_S)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.delete_topics(["doomed"])["doomed"].result(TIMEOUT_S)
+        if is_commit:
+            producer.commit_transaction(TIMEOUT_S)
+        else:
+            producer.abort_transaction(TIMEOUT_S)
+        # The next one begins only when the one before is complete.
+        producer.begin_transaction()
+        producer.produce("orders", b"second", partition=0)
+        producer.commit_transaction(TIMEOUT_S)
+        return read(bootstrap, 1 + is_commit)
+
+    with trio.fail_after(2 * TIMEOUT_S):
+        async with open_in_process_cluster(broker_count=BROKER_COUNT) as cluster:
+            found = await in_thread(lambda: run(cluster.bootstrap))
+            assert found == ([b"first", b"second"] if is_commit else [b"second"])
+            assert errors_of(cluster) == {}
+
+
 async def test_a_transaction_of_a_dead_client_ends_at_its_timeout() -> None:
     def run(bootstrap: str) -> list[bytes]:
         make_topic(bootstrap)

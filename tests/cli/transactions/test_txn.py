@@ -11,9 +11,21 @@ import trio
 
 from ottla.cli.transactions import txn
 from ottla.client.admin import open_admin
+from ottla.client.network.connection import open_connection
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import ProducerId, TopicPartition
+from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.wire.batch_builder import RecordToBuild, build_batch
+from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import ProduceResponse
+from ottla.wire.offset_timestamps import LATEST
 
 TIMEOUT_S = 60
 
@@ -93,6 +105,55 @@ async def test_what_is_aborted_by_force_is_open_no_longer(capsys: Any) -> None:
                 (found,) = (await admin.describe_producers([TopicPartition("t", 0)])).values()
                 assert [one.transaction_start for one in found] == [None]
             del producer
+
+
+async def write_unknown_to_the_coordinator(bootstrap: str, transactional_id: str) -> None:
+    """Write a record of a transaction into t-0 without adding the partition to it."""
+    ((host, port),) = parse_bootstrap(bootstrap)
+    async with open_connection(host, port) as connection:
+        init = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=60_000
+        )
+        found = await connection.request(init, InitProducerIdResponse)
+        records = build_batch(
+            [RecordToBuild(1, None, b"x")],
+            producer_id=ProducerId(found.producer_id),
+            producer_epoch=found.producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        data = [PartitionProduceData(index=0, records=records)]
+        produce = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[TopicProduceData(name="t", partition_data=data)],
+        )
+        answer = await connection.request(produce, ProduceResponse, version=11)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+async def test_a_hanging_transaction_is_found_and_aborted(capsys: Any) -> None:
+    settings = {"transaction.partition.verification.enable": "false"}
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster(settings=settings) as cluster:
+            bootstrap = cluster.bootstrap
+            async with open_admin(bootstrap) as admin:
+                await admin.create_topic("t")
+                # Its coordinator is found by the first one, which ends in order.
+                producer = await in_thread(lambda: open_transaction(bootstrap, "payments"))
+                await in_thread(lambda: producer.commit_transaction(30))
+                await write_unknown_to_the_coordinator(bootstrap, "lost")
+
+                assert await ottla_txn(bootstrap, "find-hanging", "--longer-than", "0s") == 1
+                found = capsys.readouterr().out
+                assert "ottla txn abort t:0 --start-offset 2" in found
+                assert await ottla_txn(bootstrap, "abort", "t:0", "--start-offset", "2") == 0
+                assert await ottla_txn(bootstrap, "find-hanging", "--longer-than", "0s") == 0
+                end = await admin.list_offsets(
+                    {TopicPartition("t", 0): LATEST}, isolation_level="read_committed"
+                )
+                assert [one.offset for one in end.values()] == [4], "behind its marker"
 
 
 @pytest.mark.parametrize(
