@@ -19,9 +19,10 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 RECORDS_BETWEEN_LOOKS = 64
 """Records produced before the time is looked at: some hundred microseconds' work."""
-QUEUED_RECORDS_MAX = 100_000
+QUEUED_RECORDS_MAX = 10_000
+"""Records that wait in the producer: more make a transaction longer than it is to be."""
 ANSWER_TIMEOUT_S = 60.0
-ENDS_SKIPPED = 3
+ENDS_SKIPPED = 1
 """First ends of a producer, which are not counted: its connections are still made."""
 
 

@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from ottla.broker.transactions.transaction import TransactionFacts, TransactionStatus
+from ottla.broker.transactions.transaction_driver import HELD_MS_MAX
 from ottla.broker.transactions.transaction_records import read_state_record, state_record
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
@@ -16,6 +17,8 @@ from ottla.model.settings.topic import TopicConfig
 from ottla.model.settings.transactions import TransactionConfig
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import BatchBuilder
+from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from ottla.wire.messages.list_transactions_request import ListTransactionsRequest
 from ottla.wire.messages.list_transactions_response import ListTransactionsResponse
 from ottla.wire.records import scan
@@ -71,6 +74,65 @@ async def test_a_transaction_from_its_begin_to_its_end(
         assert statuses(led) == ["Empty", "Ongoing", "Ongoing", prepared, done]
         assert (await transactions.end(producer, is_commit=is_commit))[0] is NONE
         assert await transactions.init() == (NONE, 1_000, 1)
+
+
+async def test_an_add_that_meets_the_markers_waits_for_the_last_of_them(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (transactions, led):
+        _, *producer = await transactions.init()
+        await transactions.add(producer)
+        await transactions.end(producer)
+        call = await transactions.add(producer)
+        assert not call.is_completed
+        (order,) = transactions.orders
+        await transactions.mark(order)
+        assert transactions.codes_of_add(call) == [NONE]
+        assert statuses(led)[-2:] == ["CompleteCommit", "Ongoing"]
+
+
+async def test_an_add_of_offsets_waits_for_the_markers_too(world: Any, coordinated: Any) -> None:
+    async with coordinated(world) as (transactions, _):
+        _, *producer = await transactions.init()
+        await transactions.add(producer)
+        await transactions.end(producer)
+        request = AddOffsetsToTxnRequest(
+            transactional_id="t", producer_id=1_000, producer_epoch=0, group_id="g"
+        )
+        call = await transactions.ask(request, 3)
+        assert not call.is_completed
+        await transactions.mark(transactions.orders[0])
+        assert call.response(AddOffsetsToTxnResponse).error_code == NONE
+
+
+async def test_an_add_is_sent_away_where_the_markers_take_long(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (transactions, _):
+        _, *producer = await transactions.init()
+        await transactions.add(producer)
+        await transactions.end(producer)
+        call = await transactions.add(producer)
+        world.pass_time(HELD_MS_MAX)
+        assert transactions.codes_of_add(call) == [CONCURRENT]
+        await transactions.mark(transactions.orders[0])
+        assert await transactions.add(producer) == [NONE]
+
+
+async def test_an_add_that_waits_is_told_of_another_coordinator(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (transactions, led):
+        _, *producer = await transactions.init()
+        await transactions.add(producer)
+        await transactions.end(producer)
+        call = await transactions.add(producer)
+        moved = world.state(leader=2, leader_epoch=4, partition_epoch=1)
+        world.know(TRANSACTIONS_TOPIC, moved)
+        led.apply(moved, led.config, 0)
+        await transactions.publish()
+        world.pass_time(HELD_MS_MAX)
+        assert transactions.codes_of_add(call) == [ErrorCode.NOT_COORDINATOR]
 
 
 async def test_a_client_of_version_2_gets_its_next_epoch_with_the_end(

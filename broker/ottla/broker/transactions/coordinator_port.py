@@ -1,6 +1,7 @@
 """What the handlers need of the transaction coordinator.  Pure."""
 
-from typing import Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Protocol
 
 from ottla.broker.groups.coordinator_door import ShardDoor
 from ottla.broker.transactions.transaction_shard import TransactionShard
@@ -24,5 +25,12 @@ class ProducerIdSupply(Protocol):
         ...
 
 
-TransactionDoor: TypeAlias = ShardDoor[TransactionShard]
-"""What is needed of the transaction coordinator."""
+class TransactionDoor(ShardDoor[TransactionShard], Protocol):
+    """What is needed of the transaction coordinator."""
+
+    def when_completed(self, transactional_id: str, proceed: Callable[[], None]) -> bool:
+        """Call back once the transaction that is being ended is complete, or takes too long.
+
+        Returns False where none is being ended.
+        """
+        ...

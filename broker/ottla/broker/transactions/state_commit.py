@@ -65,7 +65,7 @@ class StateCommit(WaitingEntry):
 
 
 class CommittedUpTo(WaitingEntry):
-    """Calls `on_news` when the high watermark of a partition has moved, or at its deadline."""
+    """Calls `on_news` once: when what it waits for has moved, or at its deadline."""
 
     __slots__ = ("_on_news",)
     kind = "TransactionLoad"
@@ -86,3 +86,10 @@ class CommittedUpTo(WaitingEntry):
     def on_fault(self, fault: Exception) -> None:
         """End."""
         self._on_news()
+
+
+class CompletionWait(CommittedUpTo):
+    """An add that waits until the transaction before it is complete."""
+
+    __slots__ = ()
+    kind = "AddPartitionsToTxn"

@@ -54,6 +54,8 @@ IDLE = frozenset((S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT))
 """States in which no transaction is open."""
 PREPARED = frozenset((S.PREPARE_COMMIT, S.PREPARE_ABORT))
 """States in which the outcome is decided, and markers are under way."""
+COMPLETED = frozenset((S.COMPLETE_COMMIT, S.COMPLETE_ABORT))
+"""States in which every partition has its marker."""
 STORED = frozenset((*IDLE, *PREPARED, S.ONGOING))
 
 ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
@@ -226,7 +228,7 @@ class Transaction:
 
     def completed_facts(self, now_ms: int) -> TransactionFacts:
         """Return what is written when every partition has its marker."""
-        assert self.pending in (S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
+        assert self.pending in COMPLETED
         facts = self.facts
         producer_id, epoch = facts.producer_id, facts.producer_epoch
         if facts.client_version >= EPOCH_BUMPS_FROM:

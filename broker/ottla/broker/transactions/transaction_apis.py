@@ -6,6 +6,7 @@ data partitions, for several transactions at once.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.broker.groups.coordinator_door import Gathering
@@ -173,7 +174,7 @@ class TransactionApis:
         producer = NamedProducer(
             ProducerId(request.v3_and_below_producer_id), request.v3_and_below_producer_epoch
         )
-        self._add(transactional_id, producer, partitions, client_version=0, asker=answer)
+        self._add_or_hold(transactional_id, producer, partitions, asker=answer)
 
     def _add_of_broker(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
@@ -221,6 +222,29 @@ class TransactionApis:
             asker,
             lambda shard, now: shard.verify(transactional_id, producer, partitions, asker=asker),
         )
+
+    def _add_or_hold(
+        self,
+        transactional_id: str,
+        producer: NamedProducer,
+        partitions: frozenset[TopicPartition],
+        *,
+        asker: Asker,
+    ) -> None:
+        """Add partitions for a client, which is spared to come again where an end is under way.
+
+        It is answered by the commit of its transaction before the markers are written, and so often
+        meets them with its next one.
+        """
+        add = partial(self._add, transactional_id, producer, partitions, client_version=0)
+
+        def answer(answer: Any) -> None:
+            is_busy = answer is E.CONCURRENT_TRANSACTIONS
+            again = partial(add, asker=asker)
+            if not (is_busy and self._coordinator.when_completed(transactional_id, again)):
+                asker(answer)
+
+        add(asker=answer)
 
     def _add(
         self,
@@ -289,11 +313,10 @@ class TransactionApis:
         if topic is None:
             return self._create_offsets_topic(context)
         index = partition_of(request.group_id, len(topic.partitions))
-        self._add(
+        self._add_or_hold(
             request.transactional_id,
             NamedProducer(ProducerId(request.producer_id), request.producer_epoch),
             frozenset((TopicPartition(OFFSETS_TOPIC, index),)),
-            client_version=0,
             asker=answer,
         )
         return None

@@ -24,7 +24,12 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.producer_id_stock_driver import ProducerIdStock
-from ottla.broker.transactions.state_commit import TOO_LARGE_CODE, CommittedUpTo, StateCommit
+from ottla.broker.transactions.state_commit import (
+    TOO_LARGE_CODE,
+    CommittedUpTo,
+    CompletionWait,
+    StateCommit,
+)
 from ottla.broker.transactions.transaction_shard import StateWrite, TransactionShard
 from ottla.metadata.features import TRANSACTION_VERSION
 from ottla.model.background_driver import BackgroundWork
@@ -40,6 +45,11 @@ COMPLETION_RETRY_MS = 200
 
 COMMIT_POLL_MS = 1_000
 """How often it is looked again whether all that was loaded is committed, without any news of it."""
+
+HELD_MS_MAX = 100
+"""How long an add is held that meets the end of the transaction before.  Shorter sends its client
+away more often, which comes again after 20 ms (librdkafka, Java); longer keeps its connection from
+serving what else it asks."""
 
 TRANSACTIONAL_ID_CHARS_MAX = 8_191
 """Four bytes each, they fill the 32,767 that a text of a record may have."""
@@ -155,6 +165,18 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         return super()._find(key)
 
+    def when_completed(self, transactional_id: str, proceed: Callable[[], None]) -> bool:
+        """Call back once the transaction that is being ended is complete, or takes too long.
+
+        Returns False where none is being ended.
+        """
+        if not self.shard_of(transactional_id).is_completing(transactional_id):
+            return False
+        deadline_ms = self._clock.monotonic_ms() + HELD_MS_MAX
+        key = (CompletionWait, transactional_id)
+        self._purgatory.watch((key,), CompletionWait(proceed), deadline_ms)
+        return True
+
     # ---- markers
 
     def on_marked(self, order: MarkerOrder, partitions: Iterable[TopicPartition]) -> None:
@@ -177,6 +199,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         self._note_due(led)
         for order in effects.orders:
             self.send_markers(order)
+        for transactional_id in effects.completed:
+            self._purgatory.wake((CompletionWait, transactional_id))
 
     def _flush(self, led: LedTransactions) -> None:
         writes, led.writes = led.writes, []

@@ -17,6 +17,7 @@ from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.transaction import (
+    COMPLETED,
     IDLE,
     NO_PRODUCER_EPOCH,
     PREPARED,
@@ -74,6 +75,8 @@ class ShardEffects:
     answers: list[tuple[Asker, Any]] = field(default_factory=list)
     orders: list[MarkerOrder] = field(default_factory=list)
     """Markers to be sent: their transactions are prepared, and that is committed."""
+    completed: list[str] = field(default_factory=list)
+    """Transactional ids whose next transaction may begin."""
 
 
 class TransactionShard:
@@ -379,11 +382,16 @@ class TransactionShard:
 
     def _complete(self, transaction: Transaction, now: Instant) -> None:
         facts = transaction.completed_facts(now.wall_ms)
+
+        def on_committed(now: Instant) -> None:
+            self._apply(transaction, facts)
+            self._effects.completed.append(transaction.transactional_id)
+
         self._effects.writes.append(
             StateWrite(
                 records=[self._record(transaction, facts)],
                 timeout_ms=UNANSWERED_TIMEOUT_MS,
-                on_committed=lambda now: self._apply(transaction, facts),
+                on_committed=on_committed,
                 # It stays pending: there is no other outcome.
                 on_refused=lambda: self._uncompleted.append(transaction),
             )
@@ -401,6 +409,11 @@ class TransactionShard:
             self._complete(transaction, now)
 
     # ---- what is there
+
+    def is_completing(self, transactional_id: str) -> bool:
+        """Return whether the markers of a transaction are under way, or its last record."""
+        transaction = self.transactions.get(transactional_id)
+        return transaction is not None and transaction.pending in COMPLETED
 
     def described(self, transactional_id: str) -> TransactionFacts:
         """Return what is known of a transactional id; TRANSACTIONAL_ID_NOT_FOUND if nothing is."""
