@@ -14,7 +14,7 @@ from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import RefusedError
-from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
+from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.declare import values_of
 from ottla.storage.checkpoint_file import parse_checkpoint
@@ -247,6 +247,25 @@ async def test_retention_is_looked_at_soon_when_it_was_changed(autojump_clock: M
         logs.apply_retention_soon()
         await trio.sleep(1)
         assert log.log_start_offset > 0
+
+
+async def test_silent_producers_are_forgotten_at_the_next_check(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/one")
+    config = LogConfig(producer_id_expiration_ms=90_000)
+    settings = {"producer.id.expiration.check.interval.ms": "60000"}
+    async with recovered(disk, "/one", settings=settings) as logs:
+        log = await logs.create(A0, TOPIC_ID, config)
+        batch = build_batch(
+            [(1_000, None, b"x")], producer_id=ProducerId(7), producer_epoch=0, base_sequence=0
+        )
+        now_ms = TrioClock().wall_ms()
+        log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=now_ms)
+        await trio.sleep(119)
+        assert set(log.active_producers) == {7}
+        await trio.sleep(2)
+        assert not log.active_producers
 
 
 # ---- retention

@@ -95,6 +95,9 @@ class DirectoryUpkeep:
             self._keep_running(nursery, "flush.ms", due)
             idle = partial(_every, 0, IDLE_FLUSH_INTERVAL_MS, self._flush_idle)
             self._keep_running(nursery, "descriptors", idle)
+            interval_ms = config.producer_id_expiration_check_interval_ms
+            silent = partial(_every, interval_ms, interval_ms, self._expire_producers)
+            self._keep_running(nursery, "producers", silent)
             self._keep_running(nursery, "flushes", self._flush_requested)
             self._keep_running(nursery, "retention", self._apply_retention)
             self._keep_running(nursery, "removals", self.removal.run)
@@ -152,7 +155,7 @@ class DirectoryUpkeep:
             wait_ms = self._config.retention_check_interval_ms
 
     async def _delete_old_segments(self) -> None:
-        """Apply retention to every log and forget producers that went silent."""
+        """Apply retention to every log."""
         for count, (partition, log) in enumerate(self._logs(), 1):
             if log.failure is not None:
                 continue
@@ -161,9 +164,21 @@ class DirectoryUpkeep:
                 ahead_ms = log.report_future_timestamps(self._clock.wall_ms())
                 if ahead_ms is not None:
                     _LOGGER.warning(FUTURE_TIMESTAMP, partition, log.log_start_offset, ahead_ms)
-                log.expire_producers(self._clock.wall_ms())
             except RefusedError as error:
                 _LOGGER.warning("retention of %s: %s", partition, error.message)
+            except Exception as error:
+                self._errors.note("partition", partition, error)
+            if count % LOGS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+
+    # ---- producers
+
+    async def _expire_producers(self) -> None:
+        """Have every log forget the producers that went silent."""
+        for count, (partition, log) in enumerate(self._logs(), 1):
+            try:
+                if log.failure is None:
+                    log.expire_producers(self._clock.wall_ms())
             except Exception as error:
                 self._errors.note("partition", partition, error)
             if count % LOGS_PER_TURN == 0:

@@ -64,6 +64,22 @@ async def test_a_partition_counts_whose_transaction_should_have_ended(world: Wor
     assert shown(world, bound_ms + 1)[name] == 1
 
 
+async def test_a_producer_counts_once_for_each_partition(world: World) -> None:
+    partitions = [await world.add("t"), await world.add("t", index=1)]
+    for partition in partitions:
+        for producer_id in (7, 8):
+            partition.append(
+                world.batch(
+                    b"v", producer_id=ProducerId(producer_id), producer_epoch=0, base_sequence=0
+                ),
+                acks=1,
+                now_ms=world.clock.wall_ms(),
+                mono_ms=world.clock.now_ms,
+            )
+    await world.add("t", index=2, is_log_there=False)
+    assert shown(world, 0)["kafka_server_replicamanager_produceridcount"] == 4
+
+
 async def test_verifications_are_shown_by_their_quantiles(world: World) -> None:
     name = "kafka_server_addpartitionstotxnmanager_verificationtimems"
     found = shown(world, 0, *[2] * 98, 50, 50)[name]

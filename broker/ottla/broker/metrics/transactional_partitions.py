@@ -1,4 +1,4 @@
-"""What leaders of data show of transactions: late ones, questions to coordinators.  Pure."""
+"""What replicas show of producers and transactions: late ones, questions to coordinators.  Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -32,17 +32,26 @@ def transactional_partition_families(
     `durations` are those of the questions; `now_ms` is on the monotonic clock.
     """
     seen_before_ms = wall_ms - timeout_ms_max - LATE_AFTER_MS
-    late_count = 0
+    late_count = producer_count = 0
     for at, partition in enumerate(list(table)):
         if not at % PARTITIONS_PER_SLICE:
             yield None
-        if partition.is_leader and partition.log is not None:
+        if partition.log is None:
+            continue
+        producer_count += len(partition.log.active_producers)
+        if partition.is_leader:
             late_count += partition.log.has_late_transaction(seen_before_ms)
     yield gauge(
         "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount",
         "Led partitions with a transaction that should have ended: it holds up readers of "
         "committed records, and may have to be ended by hand.",
         late_count,
+    )
+    yield gauge(
+        "kafka.server:type=ReplicaManager,name=ProducerIdCount",
+        "Producers that write with sequences, as the replicas here remember them, each once for "
+        "every partition.",
+        producer_count,
     )
     yield counter(
         f"{MANAGER}VerificationFailureRate",

@@ -291,6 +291,12 @@ class BrokerConfig:
         is_dynamic=True,
         doc="How long a silent producer's state is kept.",
     )
+    producer_id_expiration_check_interval_ms: int = setting(
+        600_000,
+        key="producer.id.expiration.check.interval.ms",
+        at_least=1,
+        doc="How often silent producers are looked for.",
+    )
     transaction_partition_verification_enable: bool = setting(
         True,
         key="transaction.partition.verification.enable",
