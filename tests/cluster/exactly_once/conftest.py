@@ -5,11 +5,13 @@ group, its transactional id and its target.  The source is written meanwhile.
 """
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,9 @@ LAST_WORDS = 2_000
 FENCED = 3
 SAFE_DOWNGRADE = 2
 UPGRADE = 1
+ROLES = ("transaction coordinator", "group coordinator", "partition leader", "client")
+BACK_AT_ONCE = 0.25
+"""How often a broker's successor in the bad luck need not wait until the cluster is whole again."""
 NODES = {"controllers": 3, "brokers": 3}
 SETTINGS = {
     "transaction_state_log_num_partitions": "5",
@@ -173,6 +178,12 @@ class Copying:
             copier.start()
         return paused
 
+    def killer(self) -> "Killer":
+        """Return who kills at random, by the seed that OTTLA_KILLS_SEED names."""
+        seed = int(os.environ.get("OTTLA_KILLS_SEED", random.randrange(1 << 32)))
+        print(f"OTTLA_KILLS_SEED={seed}")
+        return Killer(self, random.Random(seed))
+
     def set_transaction_version(self, level: int) -> None:
         """Raise or lower the finalised level of transaction.version; wait until each sees it."""
         admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap.split(","))
@@ -210,12 +221,16 @@ class Copying:
 
     # What must come of it.
 
-    def finish(self) -> Copied:
-        """End the source, wait until all is copied, end the copiers; return the source."""
+    def stop_source(self) -> Copied:
+        """End the source; return all of it."""
         assert self._writer is not None
         self._writer.stop()
         self._writer = None
-        written = self._read(SOURCE)
+        return self.read(SOURCE)
+
+    def finish(self) -> Copied:
+        """End the source, wait until all is copied, end the copiers; return the source."""
+        written = self.stop_source()
         ends = {partition: len(values) for partition, values in written.items()}
         deadline = time.monotonic() + END_S
         for copier in self.copiers:
@@ -239,7 +254,7 @@ class Copying:
         """Return what a reader of committed records is shown, once it is that much."""
         deadline = time.monotonic() + END_S
         while True:
-            found = self._read(copier.name)
+            found = self.read(copier.name)
             is_less = any(len(found[partition]) < end for partition, end in ends.items())
             if not is_less or time.monotonic() > deadline:
                 return found
@@ -263,14 +278,18 @@ class Copying:
             with trio.fail_after(ANSWER_TIMEOUT_S):
                 async with open_admin(self.cluster.bootstrap) as admin:
                     found = await admin.group_offsets(group)
-            return {at.partition: committed.offset for at, committed in found.items()}
+            return {
+                at.partition: committed.offset
+                for at, committed in found.items()
+                if at.topic == SOURCE
+            }
 
         try:
             return trio.run(ask)
         except (ConnectionLostError, RefusedError, trio.TooSlowError):
             return {}  # the coordinator is away
 
-    def _read(self, topic: str) -> Copied:
+    def read(self, topic: str) -> Copied:
         """Return what is committed in all partitions of a topic."""
         consumer = Consumer(
             {
@@ -309,17 +328,62 @@ class Copying:
             self._writer.stop()
 
 
-def java_copier(directory: Path) -> list[str]:
-    """Return the command of the Java client's copier; nothing where there are no jars for it."""
+class Killer:
+    """Kills one process after the other, and starts each again; owns the dice."""
+
+    def __init__(self, copying: "Copying", dice: random.Random) -> None:
+        self.kills: Counter[str] = Counter()
+        self._copying = copying
+        self._cluster = copying.cluster
+        self._dice = dice
+        self._roles: list[str] = []
+
+    def kill(self) -> None:
+        """Kill somebody of one role, each role in its turn."""
+        if not self._roles:
+            self._roles = self._dice.sample(ROLES, len(ROLES))
+        role = self._roles.pop()
+        copier = self._dice.choice(self._copying.copiers)
+        self._wait(1.0)
+        self.kills[role] += 1
+        print(f"kill -9 of the {role} of {copier.name}", flush=True)
+        if role == "client":
+            self._copying.kill_copier(copier)
+            return
+        victim = f"broker {self._cluster.wait_for(lambda: self._broker(role, copier), role)}"
+        self._cluster.kill(victim)
+        self._wait(1.0)
+        self._cluster.start(victim)
+        if self._dice.random() > BACK_AT_ONCE:
+            self._cluster.wait_healthy()
+
+    def _broker(self, role: str, copier: Any) -> int | None:
+        copying = self._copying
+        topic, partition = self._dice.choice(("source", copier.name)), self._dice.randrange(3)
+        if role == "transaction coordinator":
+            found = copying.transaction_coordinator(copier)
+        elif role == "group coordinator":
+            found = copying.group_coordinator(copier)
+        else:
+            found = copying.partition_leader(topic, partition)
+        return found if found > 0 else None
+
+    def _wait(self, longest_s: float) -> None:
+        time.sleep(self._dice.uniform(0.0, longest_s))
+
+
+def compiled(program: str, directory: Path) -> list[str]:
+    """Compile a program of Java; return its command, nothing where there are no jars for it."""
     jars = os.environ.get(JARS)
     if not jars or not list(Path(jars).glob("kafka-clients-*.jar")):
         print(f"LOUD: {JARS} names no kafka-clients; the Java client was NOT run here")
         return []
     java = java_program(os.environ)
-    source = str(PROGRAMS / "WithJava.java")
+    source = str(PROGRAMS / f"{program}.java")
     words = [f"{java}c", "-cp", f"{jars}/*", "-d", str(directory), source]
     subprocess.run(words, check=True, timeout=120)
-    return [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{directory}:{jars}/*", "WithJava"]
+    flags = ["-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dstate={directory}"]
+    return [java, *flags, "-cp", f"{directory}:{jars}/*", program]
 
 
 @pytest.fixture(scope="session")
@@ -329,8 +393,17 @@ def copier_commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[
         client: [sys.executable, "-W", "ignore", str(PROGRAMS / f"with_{client}.py")]
         for client in CLIENTS
     }
-    java = java_copier(tmp_path_factory.mktemp("java"))
+    java = compiled("WithJava", tmp_path_factory.mktemp("java"))
     return found | ({"java": java} if java else {})
+
+
+@pytest.fixture
+def word_count_command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """How the application of Kafka Streams is run."""
+    found = os.environ.get(JARS)
+    if not found or not list(Path(found).glob("kafka-streams-*.jar")):
+        pytest.skip(f"LOUD: {JARS} names no kafka-streams; Kafka Streams was NOT run here")
+    return compiled("WordCount", tmp_path_factory.mktemp("java"))
 
 
 @pytest.fixture
@@ -340,13 +413,13 @@ def start_copying(
     """A function that starts a cluster and the copiers: (transaction.version, brokers=, …)."""
     made: list[Copying] = []
 
-    def start(level: int, **nodes: int) -> Copying:
+    def start(level: int, commands: dict[str, list[str]] | None = None, **nodes: int) -> Copying:
         nodes = nodes or NODES
         in_sync = {"min_insync_replicas": str(min(2, nodes["brokers"]))}
         cluster = plan_cluster(**nodes, **SETTINGS, **in_sync)
         cluster.start()
         cluster.wait_healthy()
-        made.append(Copying(cluster, tmp_path, copier_commands))
+        made.append(Copying(cluster, tmp_path, commands or copier_commands))
         made[-1].set_transaction_version(level)
         made[-1].start()
         return made[-1]
