@@ -134,6 +134,9 @@ ENGINES: dict[str, dict[str, str]] = {
         "compaction": "ottla.jepsen.world.whole.compaction:CompactionOfLogs",
         "compacted": "ottla.jepsen.world.whole.whole_cluster:CompactedLogsOfCluster",
         "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",
+        "transactions-coordinators": (
+            "ottla.jepsen.world.whole.transactions:CoordinatorsOfCluster"
+        ),
         "transactions-compacted": (
             "ottla.jepsen.world.whole.transactions:CompactedTransactionsOfCluster"
         ),

@@ -11,5 +11,6 @@ controller_bugs.py    of elections, ELR, ISR changes, reassignments and brokers'
 storage_bugs.py       of a partition's log
 group_bugs.py         of groups
 cleaner_bugs.py       of compaction
+transaction_bugs.py   of transactions: coordinators, markers, readers, offsets
 trouble_bugs.py       of disks in trouble, and of topics whose names are used again
 """

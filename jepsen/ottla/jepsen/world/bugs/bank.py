@@ -16,6 +16,7 @@ DOMAINS: tuple[str, ...] = (
     "storage_bugs",
     "group_bugs",
     "cleaner_bugs",
+    "transaction_bugs",
 )
 """Modules of this package that hold a `MUTANTS` row of tuples."""
 

@@ -17,6 +17,7 @@ mercy.py          who may lose what, so that it stays within that
 disk_troubles.py  disks that fail in part or for a while, and what is demanded meanwhile
 reassignments.py  partitions that move to other brokers
 transactions.py   the subjects whose clients write in transactions
+coordinator_deaths.py      brokers that die while they end a transaction
 transactional_workload.py  these clients
 transactional_life.py      one producer of them, and what is noted of it
 rebirth.py        topics that are made again under their name, settings that change meanwhile

@@ -16,6 +16,7 @@ from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.coordinator_deaths import CoordinatorDeaths
 from ottla.jepsen.world.whole.disk_troubles import DiskTroubles
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
@@ -117,6 +118,10 @@ class WorldNemesis:
         moves = Reassignments(chance, rare, self.counts, cluster, workload)
         self._faults += [("moved replicas", disks.move_replicas)] * only.count("moved replicas")
         self._faults += [("reassignment", moves.reassign)] * only.count("reassignment")
+        deaths = CoordinatorDeaths(
+            chance, rare, self.counts, cluster, mercy=self._mercy, start_later=self._start_later
+        )
+        self._faults += [("coordinator", deaths.kill)] * only.count("coordinator")
 
     async def run(self, lasting_s: float) -> None:
         """Let things go wrong for so long, one fault beside another."""

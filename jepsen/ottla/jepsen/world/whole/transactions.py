@@ -30,8 +30,8 @@ class TransactionsOfCluster(WholeCluster):
     subject = "transactions"
     budget = 8_000
     topics: tuple[str, ...] = (INPUT, OUTPUT, "accounts")
-    controller_counts = (1, 1, 1, 3)
-    only = (
+    controller_counts: tuple[int, ...] = (1, 1, 1, 3)
+    only: tuple[str, ...] = (
         *("kill",) * 3,
         *("pause",) * 3,
         *("client",) * 2,
@@ -52,7 +52,7 @@ class TransactionsOfCluster(WholeCluster):
         "transaction.state.log.replication.factor": "2",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     }
-    required = (
+    required: tuple[str, ...] = (
         "a broker fails over",
         "a partition is reassigned",
         "the transactions' state is reassigned",
@@ -77,6 +77,18 @@ class TransactionsOfCluster(WholeCluster):
         has_few_epochs, version = stream.below(2) == 1, stream.pick((2, 2, 2, 0, 1))
         with _version(version), _few_epochs() if has_few_epochs else ExitStack():
             return super().run(chance, budget=budget)
+
+
+class CoordinatorsOfCluster(TransactionsOfCluster):
+    """The same, and little but coordinators that die while they end a transaction."""
+
+    subject = "transactions-coordinators"
+    only = (*("coordinator",) * 3, *("kill alone",) * 3)
+    controller_counts = (1,)
+    required = (
+        "a coordinator dies whose transaction is prepared",
+        "a coordinator dies whose transaction is about to be prepared",
+    )
 
 
 class CompactedTransactionsOfCluster(TransactionsOfCluster):

@@ -1,0 +1,165 @@
+"""Mutants of transactions that whole clusters show: coordinators, markers, readers, offsets."""
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.groups.pending_offsets import PendingOffsets
+from ottla.broker.transactions import transaction_rules, transaction_shard
+from ottla.broker.transactions.transaction import Transaction, TransactionFacts
+from ottla.broker.transactions.transaction_rules import NamedProducer
+from ottla.broker.transactions.transaction_shard import TransactionShard
+from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.storage.log_reads import ReadableLog
+from ottla.storage.segment import Segment
+
+
+def _same_epoch_for_all() -> Any:
+    def next_epoch(facts: TransactionFacts, expected: NamedProducer | None) -> tuple[int, int]:
+        return max(0, facts.producer_epoch), -1
+
+    return patched(transaction_rules, _next_epoch=next_epoch)
+
+
+def _any_epoch_may_end() -> Any:
+    original = transaction_rules.decide_end
+
+    def decide(transaction: Transaction | None, producer: NamedProducer, **named: Any) -> Any:
+        if transaction is not None:
+            facts = transaction.facts
+            producer = NamedProducer(facts.producer_id, facts.producer_epoch)
+        return original(transaction, producer, **named)
+
+    return patched(transaction_shard, decide_end=decide)
+
+
+def _same_id_after_overflow() -> Any:
+    def after_end(self: TransactionFacts) -> Any:
+        return self.producer_id, 0 if self.next_producer_id >= 0 else self.producer_epoch
+
+    return patched(TransactionFacts, identity_after_end=property(after_end))
+
+
+def _no_bump_at_the_end() -> Any:
+    original = Transaction.prepare_end
+
+    def prepare(self: Transaction, **named: Any) -> TransactionFacts:
+        epoch = self.facts.producer_epoch
+        return replace(original(self, **named), producer_epoch=epoch)
+
+    return patched(Transaction, prepare_end=prepare)
+
+
+def _aborts_written_as_commits() -> Any:
+    original = TransactionShard._send_markers
+
+    def send(self: TransactionShard, transaction: Transaction, now: Any) -> None:
+        original(self, transaction, now)
+        for order in self._effects.orders:
+            order.is_commit = True
+
+    return patched(TransactionShard, _send_markers=send)
+
+
+def _stable_at_the_high_watermark() -> Any:
+    return patched(ReadableLog, last_stable_offset=property(lambda self: self.high_watermark))
+
+
+def _aborts_unlisted() -> Any:
+    return patched(Segment, note_aborted=lambda self, aborted: None)
+
+
+def _offsets_of_aborted_count() -> Any:
+    original = PendingOffsets.end
+
+    def end(self: PendingOffsets, producer_id: int, *, is_commit: bool) -> Any:
+        return original(self, producer_id, is_commit=True)
+
+    return patched(PendingOffsets, end=end)
+
+
+def _offsets_dropped_by_commits() -> Any:
+    original = PendingOffsets.end
+
+    def end(self: PendingOffsets, producer_id: int, *, is_commit: bool) -> Any:
+        return original(self, producer_id, is_commit=False)
+
+    return patched(PendingOffsets, end=end)
+
+
+def _mutant(
+    name: str,
+    sentence: str,
+    plant: Plant,
+    *,
+    found_at: int = 0,
+    budget: int = 3_000,
+) -> Mutant:
+    """Return a mutant, in every test run where the seed at which it dies is cheap."""
+    return Mutant(
+        name=f"txn-{name}",
+        sentence=sentence,
+        engine="whole",
+        subject="transactions",
+        plant=plant,
+        seed_count=60,
+        first_seed=found_at,
+        budget=budget,
+        is_quick=found_at > 0,
+    )
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "epoch-of-all",
+        "a producer that takes a transactional id over gets the epoch of the one before",
+        _same_epoch_for_all,
+        found_at=8,
+    ),
+    _mutant(
+        "zombie-ends",
+        "EndTxn is taken from a producer that was fenced",
+        _any_epoch_may_end,
+        found_at=8,
+    ),
+    _mutant(
+        "overflow-keeps-id",
+        "epochs begin at 0 again under the same producer id",
+        _same_id_after_overflow,
+        found_at=23,
+        budget=5_000,
+    ),
+    _mutant(
+        "no-bump-at-end",
+        "the end of a transaction leaves the epoch as it was",
+        _no_bump_at_the_end,
+    ),
+    _mutant(
+        "aborts-commit",
+        "the marker of an aborted transaction says that it is committed",
+        _aborts_written_as_commits,
+        found_at=8,
+    ),
+    _mutant(
+        "stable-early",
+        "read_committed sees what open transactions wrote",
+        _stable_at_the_high_watermark,
+        found_at=8,
+    ),
+    _mutant(
+        "aborts-unlisted",
+        "a fetch does not list the aborted transactions in what it returns",
+        _aborts_unlisted,
+        found_at=8,
+    ),
+    _mutant(
+        "offsets-without-it",
+        "the offsets of an aborted transaction are committed",
+        _offsets_of_aborted_count,
+        found_at=15,
+    ),
+    _mutant(
+        "offsets-dropped",
+        "the offsets of a committed transaction are not",
+        _offsets_dropped_by_commits,
+    ),
+)
