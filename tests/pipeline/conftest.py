@@ -21,12 +21,21 @@ from ottla.pipeline.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For every Java that tests start, and which soon ends again: to optimise its code, and to collect
+its garbage side by side, would take more time than it saves."""
 ANSWER_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.1
 TASKS = 2
 
 T = TypeVar("T")
 Headers = Sequence[tuple[str, bytes | None]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_java() -> None:
+    """Have Spark start quick Javas, also in the processes that tests start."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", TASKS)
+        .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.local.dir", str(directory / "local"))
@@ -181,7 +191,13 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveClust
     directory: Path = tmp_path_factory.mktemp("cluster")
     plan = make_plan(directory, host="127.0.0.1", port=0, controllers=1, brokers=1)
     # Clients push their metrics only where a subscription asks for them.
-    plan.settings = {"telemetry.topic": "true"}
+    plan.settings = {
+        "telemetry.topic": "true",
+        # One broker has both coordinators: a partition of each is as good as fifty.
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    }
     plan.write_properties()
     format_plan(plan)
     processes = LocalCluster(plan)

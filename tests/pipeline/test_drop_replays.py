@@ -36,7 +36,7 @@ def write(cluster: LiveCluster, topic: str, values: list[bytes]) -> None:
     to = read_target(
         {"kafka.bootstrap.servers": cluster.bootstrap, "topic": topic, "kafka.batch.size": "2000"},
         [("value", "binary")],
-        is_streaming=True,
+        is_streaming=False,
     )
     rows = pa.record_batch([pa.array(values, type=pa.binary())], names=["value"])
     produce_rows(iter([rows]), to, WriteId("q", 0, 0))

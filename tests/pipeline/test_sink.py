@@ -43,9 +43,10 @@ def test_the_columns_of_a_dataframe_become_records(
         "(NULL, CAST('k' AS BINARY), 1, NULL) AS t(value, key, partition, headers)"
     ).coalesce(1)
 
-    write(frame, live_cluster, topic=topic)
+    write(frame, live_cluster, topic=topic, transactions=True)
 
-    first, second = read(spark, live_cluster, topic, includeHeaders=True)
+    committed = {"kafka.isolation.level": "read_committed"}
+    first, second = read(spark, live_cluster, topic, includeHeaders=True, **committed)
     assert (first.value, first.key, first.partition) == (b"a", b"k", 1)
     assert (second.value, second.key, second.partition) == (None, b"k", 1)
     assert [header.key for header in first.headers] == ["h", *NAMES]
@@ -82,6 +83,7 @@ def write_twice(spark: "SparkSession", live_cluster: LiveCluster) -> Callable[..
     def twice(**options: Any) -> str:
         topic = live_cluster.new_topic(1)
         once = {"topic": topic, "txnAppId": "app", "txnVersion": 4, **options}
+        once["transactions"] = False
         frame = spark.range(100).selectExpr("CAST(id AS STRING) AS value", "id").coalesce(1)
         for order in ("id", "-id"):
             write(

@@ -49,7 +49,7 @@ TYPES: dict[str, tuple[str, Any]] = {
 def target(cluster: LiveCluster, columns: list[str], **options: str) -> SinkTarget:
     fields = [(name, TYPES[name][0]) for name in columns]
     texts = {"kafka.bootstrap.servers": cluster.bootstrap, **options}
-    return read_target(texts, fields, is_streaming=True)
+    return read_target(texts, fields, is_streaming=False)
 
 
 def batch(**columns: list[Any]) -> pa.RecordBatch:
@@ -94,7 +94,7 @@ def test_each_row_goes_where_its_key_its_column_or_its_turn_says(live_cluster: L
     )  # fmt: skip
     to = target(live_cluster, ["topic", "key", "partition", "value", "headers"])
 
-    assert produce_rows(iter([keyless, mixed]), to, WRITE) == count + 3
+    assert produce_rows(iter([keyless, mixed]), to, WRITE) == (count + 3, None)
 
     found, elsewhere = records_of(live_cluster, topic), records_of(live_cluster, other)
     hashed = partition_of(b"k", 3)
@@ -197,7 +197,7 @@ def test_rows_need_a_cluster_and_no_rows_need_none() -> None:
         is_streaming=False,
     )
 
-    assert produce_rows(iter([]), to, WRITE) == 0
+    assert produce_rows(iter([]), to, WRITE) == (0, None)
     with pytest.raises(RefusedError, match=r"cannot connect to 127\.0\.0\.1:1"):
         produce_rows(iter([batch(value=["x"])]), to, WRITE)
 

@@ -1,27 +1,34 @@
 """Writes a DataFrame to topics: what Spark calls on the driver and in every task.
 
-A task delivers its rows and tells the driver what it wrote; commit and abort have nothing to do
-yet.  With transactions a task will leave its own open and tell which it is; commit then ends them
-all, and abort undoes them.
+A task delivers its rows and returns to the driver what it wrote.  With transactions it leaves its
+own open and returns which it is; commit ends them all, one after the other, and abort undoes them.
 """
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import trio
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ottla.model.errors import ConfigError
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.transactions.prepared_transactions import PreparedTransaction
+from ottla.model.errors import ConfigError, OttlaError
 from ottla.pipeline.one_sentence import one_sentence
-from ottla.pipeline.write.produce_rows import produce_rows
+from ottla.pipeline.write.produce_rows import ProducedRows, produce_rows
 from ottla.pipeline.write.provenance import WriteId
 from ottla.pipeline.write.sink_options import SinkTarget, read_target
+from ottla.pipeline.write.task_transactions import end_transactions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+logger = logging.getLogger("ottla.pipeline")
 
 WRITING = "write to topics"
 
@@ -33,6 +40,8 @@ class Written(WriterCommitMessage):
     write: WriteId
     attempt: int
     record_count: int
+    prepared: PreparedTransaction | None
+    """The transaction that the driver has to end."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -50,8 +59,44 @@ class BatchWriter(DataSourceArrowWriter):
         with one_sentence(WRITING):
             task = this_task()
             write = WriteId(self._query, self._batch, task.partitionId())
-            count = produce_rows(iterator, self._target, write)
-            return Written(write, task.attemptNumber(), count)
+            return written(write, task, produce_rows(iterator, self._target, write))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what the tasks have prepared."""
+        commit_tasks(self._target, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort what tasks have prepared."""
+        abort_tasks(self._target, messages)
+
+
+def written(write: WriteId, task: TaskContext, produced: ProducedRows) -> Written:
+    """Return what a task tells the driver."""
+    return Written(write, task.attemptNumber(), produced.record_count, produced.prepared)
+
+
+def commit_tasks(target: SinkTarget, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Commit what the tasks of a batch have prepared; TopicError where that can not be."""
+    with one_sentence(WRITING):
+        _end(target, messages, is_commit=True)
+
+
+def abort_tasks(target: SinkTarget, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Abort what tasks have prepared; what can not be asked for now ends by its timeout."""
+    try:
+        _end(target, messages, is_commit=False)
+    except (OttlaError, ConnectionLostError) as error:
+        logger.warning("a batch that failed is aborted at its timeout only: %s", error)
+
+
+def _end(
+    target: SinkTarget, messages: Sequence[WriterCommitMessage | None], *, is_commit: bool
+) -> None:
+    prepared = [
+        one.prepared for one in messages if isinstance(one, Written) and one.prepared is not None
+    ]
+    if prepared:
+        trio.run(partial(end_transactions, target, prepared, is_commit=is_commit))
 
 
 def make_batch_writer(

@@ -16,10 +16,16 @@ import trio
 from ottla.client.produce.partitioner import Partitioner
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.producer import Producer, open_producer
+from ottla.client.transactions.prepared_transactions import PreparedTransaction
 from ottla.model.errors import ErrorCode, RefusedError, only_error
 from ottla.pipeline.write.key_hashes import key_hashes
 from ottla.pipeline.write.provenance import Stamps, WriteId
 from ottla.pipeline.write.sink_options import Columns, SinkTarget
+from ottla.pipeline.write.task_transactions import (
+    note,
+    open_notes,
+    transactional_id,
+)
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 IDENTITIES = ProducerIdentities()
@@ -38,8 +44,19 @@ class ProduceRow(NamedTuple):
     partition: int | None
 
 
-def produce_rows(batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId) -> int:
-    """Write all rows and wait until they are delivered; return how many there were.
+class ProducedRows(NamedTuple):
+    """What one task has written."""
+
+    record_count: int
+    prepared: PreparedTransaction | None = None
+    """What the driver has to commit; None without transactions, and where an earlier attempt at the
+    same batch is committed."""
+
+
+def produce_rows(
+    batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId
+) -> ProducedRows:
+    """Write all rows and wait until they are delivered.
 
     RefusedError: a row has no topic, a record is too large, there is no such topic or partition,
     or the cluster did not take it in time.
@@ -52,21 +69,59 @@ def produce_rows(batches: Iterator[pa.RecordBatch], target: SinkTarget, write: W
         raise only_error(group) from None
 
 
-async def _produce(batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId) -> int:
+async def _produce(
+    batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId
+) -> ProducedRows:
     first = await _next(batches)
     if first is None:
-        return 0
-    config = target.producer_config()
+        return ProducedRows(0)
+    batches = chain([first], batches)
+    if target.is_transactional:
+        return await _produce_once(batches, target, write)
     async with open_producer(
-        target.bootstrap, config, ends_at_failure=True, identities=IDENTITIES
+        target.bootstrap, target.producer_config(), ends_at_failure=True, identities=IDENTITIES
     ) as producer:
-        sender = _Sender(producer, Partitioner(config.partitioner), Stamps(write))
-        send, receive = trio.open_memory_channel[pa.RecordBatch](1)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_read_ahead, chain([first], batches), send)
-            async for batch in receive:
-                await sender.send(batch, target)
-    return sender.sent_count
+        sender = await _send_all(batches, producer, target, write)
+    return ProducedRows(sender.sent_count)
+
+
+async def _produce_once(
+    batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId
+) -> ProducedRows:
+    config = target.producer_config(transactional_id(target, write))
+    async with open_notes(target, config, write) as is_committed:
+        # Asked before anything of an attempt that goes on beside this one is ended.
+        if await is_committed(False):
+            return await _skip(batches)
+        async with open_producer(target.bootstrap, config) as producer:
+            # All that earlier attempts left is ended now, committed or not.
+            if await is_committed(True):
+                return await _skip(batches)
+            async with producer.transaction() as transaction:
+                sender = await _send_all(batches, producer, target, write)
+                topic, count = sender.topics[0], sender.sent_count
+                await note(transaction, target, write, topic=topic, record_count=count)
+                prepared = await transaction.prepare()
+    return ProducedRows(sender.sent_count, prepared)
+
+
+async def _skip(batches: Iterator[pa.RecordBatch]) -> ProducedRows:
+    """Read all rows, as Spark expects of a task, and write none."""
+    while await _next(batches) is not None:
+        pass
+    return ProducedRows(0)
+
+
+async def _send_all(
+    batches: Iterator[pa.RecordBatch], producer: Producer, target: SinkTarget, write: WriteId
+) -> "_Sender":
+    sender = _Sender(producer, Partitioner(target.producer_config().partitioner), Stamps(write))
+    send, receive = trio.open_memory_channel[pa.RecordBatch](1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_read_ahead, batches, send)
+        async for batch in receive:
+            await sender.send(batch, target)
+    return sender
 
 
 async def _read_ahead(
@@ -90,9 +145,15 @@ class _Sender:
         self._partitioner = partitioner
         self._stamps = stamps
         self.sent_count = 0
+        self._topics: dict[str, None] = {}
         self._counts: dict[str, int] = {}
         """Partitions of each topic as they were at its first row: what is added later is for later
         tasks, so that all rows of this one are dealt out alike."""
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that were written to, in the order of their first rows."""
+        return list(self._topics)
 
     async def send(self, batch: pa.RecordBatch, target: SinkTarget) -> None:
         """Hand all rows of a batch to the producer."""
@@ -105,6 +166,7 @@ class _Sender:
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
                     "a row has no topic: its column topic is null, and the option is not set",
                 )
+            self._topics[topic] = None
             partition, chosen_among = row.partition, 0
             if partition is None:
                 chosen_among = self._counts.get(topic) or await self._count(topic)

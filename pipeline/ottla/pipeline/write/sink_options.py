@@ -4,13 +4,13 @@ Pure, frozen and picklable: what a task must know travels to it with the writer.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.client import ProducerConfig
 from ottla.model.settings.declare import SettingKind, load, setting
-from ottla.pipeline.option_values import KAFKA, parse_options
+from ottla.pipeline.option_values import KAFKA, KafkaOptions, parse_options
 
 BYTES = ("binary", "string")
 HEADERS = "array<struct<key:string,value:binary>>"
@@ -28,8 +28,13 @@ SERIALIZERS = "the columns value and key are written as they are, bytes or text"
 SET_BY_SPARK = {
     "key.serializer": SERIALIZERS,
     "value.serializer": SERIALIZERS,
-    "transactional.id": "this sink has no transactions; read with dropReplays=true instead",
 }
+TRANSACTIONAL_ID = "transactional.id"
+TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The most that brokers allow by default: a transaction is open until all tasks of its batch are
+done.  Shorter, long batches fail at their end; longer, readers of committed records wait longer for
+what a driver that died, and does not come back, left open."""
 OF_SPARK = ("checkpointLocation", "path", "queryName")
 """What Spark itself reads out of the options of a write."""
 
@@ -61,6 +66,13 @@ class SinkOptions:
         doc="Sort the rows of each task before they are written: for queries that may give them "
         "in another order when a task is repeated, as after a shuffle. A task then holds all its "
         "rows in memory.",
+    )
+    transactions: bool | None = setting(
+        None,
+        key="transactions",
+        kind=SettingKind.BOOLEAN,
+        doc="Whether each task writes in a transaction, so that readers of committed records see "
+        "each row once. Set for streams and for writes with txnAppId or kafka.transactional.id.",
     )
     txn_app_id: str | None = setting(
         None,
@@ -102,11 +114,14 @@ class SinkTarget:
     options: SinkOptions
     columns: Columns
     client: tuple[tuple[str, str], ...]
+    is_transactional: bool = False
+    transactional_id: str | None = None
+    """What the names of the tasks' transactions begin with; None for a name made of the query's."""
 
-    def producer_config(self) -> ProducerConfig:
-        """Return the settings of our producer."""
+    def producer_config(self, transactional_id: str | None = None) -> ProducerConfig:
+        """Return the settings of our producer, or of that of one task's transactions."""
         config, _none = load(ProducerConfig, dict(self.client))
-        return config
+        return replace(config, transactional_id=transactional_id)
 
 
 def read_target(
@@ -126,14 +141,35 @@ def read_target(
         raise ConfigError("topic", "is not set, and the rows have no column topic")
     if is_streaming and options.txn_app_id is not None:
         raise ConfigError("txnAppId", "is for batch writes; a streaming query has its own id")
-    target = SinkTarget(
-        bootstrap=given.bootstrap, options=options, columns=columns, client=given.client
-    )
+    target = _target(options, given, columns, is_streaming=is_streaming)
     config = target.producer_config()
     if not config.enable_idempotence:
         # What a failed request left twice would look like a gap, or a replay.
         raise ConfigError(f"{KAFKA}enable.idempotence", "is false; the sink writes in order, once")
     return target
+
+
+def _target(
+    options: SinkOptions, given: KafkaOptions, columns: Columns, *, is_streaming: bool
+) -> SinkTarget:
+    client = dict(given.client)
+    transactional_id = client.pop(TRANSACTIONAL_ID, None)
+    is_named = is_streaming or options.txn_app_id is not None or transactional_id is not None
+    is_transactional = is_named if options.transactions is None else options.transactions
+    if is_transactional:
+        client.setdefault(TRANSACTION_TIMEOUT, str(TRANSACTION_TIMEOUT_MS))
+    else:
+        for key, text in ((TRANSACTIONAL_ID, transactional_id), *client.items()):
+            if key in (TRANSACTIONAL_ID, TRANSACTION_TIMEOUT) and text is not None:
+                raise ConfigError(KAFKA + key, "is of transactions, and this write has none")
+    return SinkTarget(
+        bootstrap=given.bootstrap,
+        options=options,
+        columns=columns,
+        client=tuple(sorted(client.items())),
+        is_transactional=is_transactional,
+        transactional_id=transactional_id,
+    )
 
 
 def find_columns(fields: Iterable[tuple[str, str]]) -> Columns:

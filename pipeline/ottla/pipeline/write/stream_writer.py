@@ -1,19 +1,28 @@
 """Writes a streaming query to topics, one micro-batch after the other.
 
-A batch that Spark repeats, because it died before it wrote down that the batch was done, is written
-again under the same query and batch id: `spark.*` headers tell, and `dropReplays` leaves it out.
-Commit and abort have nothing to do yet, as in `batch_writer`.
+A batch that Spark repeats, because it died before it wrote down that the batch was done, has the
+same query and batch id: tasks that find themselves committed write nothing, others end what the
+earlier attempt left open and write again.  Without transactions all is written again: `spark.*`
+headers tell, and `dropReplays` leaves it out.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from ottla.model.errors import ConfigError
 from ottla.pipeline.one_sentence import one_sentence
-from ottla.pipeline.write.batch_writer import WRITING, Written, fields_of, this_task
+from ottla.pipeline.write.batch_writer import (
+    WRITING,
+    Written,
+    abort_tasks,
+    commit_tasks,
+    fields_of,
+    this_task,
+    written,
+)
 from ottla.pipeline.write.produce_rows import produce_rows
 from ottla.pipeline.write.provenance import WriteId
 from ottla.pipeline.write.sink_options import SinkTarget, read_target
@@ -44,8 +53,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
                     "new or too old for this sink"
                 )  # fmt: skip
             write = WriteId(query, int(batch), task.partitionId())
-            count = produce_rows(iterator, self._target, write)
-            return Written(write, task.attemptNumber(), count)
+            return written(write, task, produce_rows(iterator, self._target, write))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commit what the tasks of a batch have prepared."""
+        commit_tasks(self._target, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Abort what tasks have prepared."""
+        abort_tasks(self._target, messages)
 
 
 def make_stream_writer(

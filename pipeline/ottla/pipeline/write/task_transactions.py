@@ -1,0 +1,145 @@
+"""The transaction of one Spark task: its name, and the note by which a repetition knows its batch.
+
+Every attempt at a task, also of a batch that is repeated, has the same transactional id: an attempt
+that begins ends what earlier ones left open, and they can not commit any more.  With its records a
+transaction commits a note, the number of the batch, as the offset of a group of the task's own:
+who finds the note of its batch writes nothing.  Spark's driver ends the transactions when all tasks
+of a batch are done.  Invariants:
+
+NotedIfCommitted   a task's records of a batch are committed exactly when its note is
+OneAttempt         of all attempts at a task of a batch at most one is committed
+NoOlderBatch       behind a batch that is noted none with a lower number is written
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from ottla.client import (
+    Committed,
+    ErrorCode,
+    PreparedTransaction,
+    ProducerFencedError,
+    ProducerTransaction,
+    RefusedError,
+    TransactionAbortedError,
+    TransactionOutcomeUnknownError,
+    complete_transactions,
+)
+from ottla.client.groups.coordinator import open_coordinator
+from ottla.client.groups.group_member import Membership
+from ottla.client.groups.group_offsets import fetch_offsets
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import open_cluster
+from ottla.model.ids import Offset, TopicPartition
+from ottla.model.settings.client import ProducerConfig
+from ottla.pipeline.write.provenance import WriteId
+from ottla.pipeline.write.sink_options import SinkTarget
+
+PREFIX = "ottla-sink-"
+"""What names begin with; not `spark-`, by which the groups of streams that read are known."""
+NOTE_PARTITION = 0
+"""Notes are offsets of a partition that every topic has."""
+
+
+def transactional_id(target: SinkTarget, write: WriteId) -> str:
+    """Return the name under which every attempt at a task writes."""
+    if target.transactional_id is not None:
+        return f"{target.transactional_id}-{write.partition}"
+    return note_group(target, write)
+
+
+def note_group(target: SinkTarget, write: WriteId) -> str:
+    """Return the group whose offset is the note of a task.
+
+    It names the topic, where there is one for all rows: a batch may be written to several, by one
+    write each.
+    """
+    topic = target.options.topic
+    return "-".join((PREFIX + write.query, *([topic] if topic else []), str(write.partition)))
+
+
+def is_noted(next_batch: int | None, write: WriteId) -> bool:
+    """Return whether a task's batch is committed; `next_batch` is what the note says, if there is.
+
+    Raises RefusedError if a later batch is.
+    """
+    if next_batch is None or next_batch <= write.batch:
+        return False
+    if next_batch > write.batch + 1:
+        raise RefusedError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"batch {write.batch} of {write.query} comes after batch {next_batch - 1}, which task "
+            f"{write.partition} has committed: an older checkpoint or txnVersion was used again",
+        )
+    return True
+
+
+@asynccontextmanager
+async def open_notes(
+    target: SinkTarget, config: ProducerConfig, write: WriteId
+) -> AsyncIterator[Callable[[bool], Awaitable[bool]]]:
+    """Give a function that finds out if a task's batch is committed, by its note.
+
+    Called with True it waits until no transaction of the task is open.
+    """
+    timeout_s, group = config.request_timeout_ms / 1_000, note_group(target, write)
+    async with (
+        open_cluster(
+            addresses_of(target.bootstrap), client_id=config.client_id, request_timeout_s=timeout_s
+        ) as cluster,
+        open_coordinator(cluster, group, client_id=config.client_id) as coordinator,
+    ):
+
+        async def is_committed(is_stable: bool, /) -> bool:
+            async def attempt() -> int | None:
+                found = await fetch_offsets(
+                    coordinator, None, timeout_s=timeout_s, is_read_committed=is_stable
+                )
+                return max((int(one.offset) for one in found.values()), default=None)
+
+            next_batch = await coordinator.until_it_answers(attempt, config.block_ms_max / 1_000)
+            return is_noted(next_batch, write)
+
+        yield is_committed
+
+
+async def note(
+    transaction: ProducerTransaction,
+    target: SinkTarget,
+    write: WriteId,
+    *,
+    topic: str,
+    record_count: int,
+) -> None:
+    """Have the batch noted when the transaction is committed."""
+    said = Committed(
+        Offset(write.batch + 1), metadata=f"batch {write.batch}: {record_count} records"
+    )
+    await transaction.send_offsets(
+        {TopicPartition(topic, NOTE_PARTITION): said},
+        Membership(group_id=note_group(target, write)),
+    )
+
+
+async def end_transactions(
+    target: SinkTarget, prepared: Sequence[PreparedTransaction], *, is_commit: bool
+) -> None:
+    """Commit, or abort, what the tasks of a batch have prepared."""
+    try:
+        await complete_transactions(
+            target.bootstrap, prepared, target.producer_config(), is_commit=is_commit
+        )
+    except TransactionOutcomeUnknownError as error:
+        raise RefusedError(
+            error.code,
+            f"nothing says if the batch is committed: {error.message}; written again under its "
+            "name it is there once",
+        ) from error
+    except (ProducerFencedError, TransactionAbortedError) as error:
+        timeout_ms = target.producer_config().transaction_timeout_ms
+        raise RefusedError(
+            error.code,
+            f"the batch is not committed, or only in part: {error.message}; either another attempt "
+            "at the task began, as speculation does, or the batch took longer than "
+            f"kafka.transaction.timeout.ms, {timeout_ms}",
+        ) from error
