@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 1
 PIECE = 10_000
-"""The copy is read in pieces of so many records."""
+"""Records in each piece in which the copy is read."""
 ARCHIVE = "archive"
 COPY = "copy"
 QUERIES = (ARCHIVE, COPY)

@@ -23,6 +23,7 @@ from ottla.client.produce.delivery import Delivery, settle_all
 from ottla.client.produce.partitioner import Partitioner, StickyPartitions
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.produce.producer_link import ProducerLink
+from ottla.client.produce.record_run import RecordRun
 from ottla.client.transactions.producer_transactions import (
     ProducerTransaction,
     ProducerTransactions,
@@ -139,11 +140,7 @@ class Producer:
             raise self._gathered.refusal
         size_bytes = record_bytes(key, value, headers)
         if size_bytes > self._config.request_bytes_max:
-            raise RefusedError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the record takes {size_bytes} bytes, max.request.size is "
-                f"{self._config.request_bytes_max}",
-            )
+            raise self._too_large(size_bytes)
         known = self._cluster.topics.get(topic)
         if known is None or not self._gathered.has_room(size_bytes):
             raise trio.WouldBlock
@@ -154,9 +151,7 @@ class Producer:
                 available = known.available or known.partitions
                 partition = self._sticky.choose(topic, available, size_bytes)
         elif partition not in known.at:
-            raise RefusedError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
-            )
+            raise _no_partition(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         at = known.at[partition]
@@ -165,6 +160,37 @@ class Producer:
             batch, _ = self._gathered.append(at, timestamp_ms, key, value, headers, now_ms())
             self._ring(at)
         return Delivery(batch, batch.record_count - 1, timestamp_ms)
+
+    async def send_run(
+        self, topic: str, run: RecordRun, *, partition: int, timestamp_ms: int | None = None
+    ) -> None:
+        """Take all records of a run, many at a time; `flush` raises for what is not delivered.
+
+        It waits, and refuses, as `send` does.
+        """
+        size_bytes = run.largest_bytes
+        if size_bytes > self._config.request_bytes_max:
+            raise self._too_large(size_bytes)
+        if partition not in await self.partitions_of(topic):
+            raise _no_partition(topic, partition)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        at = TopicPartition(topic, partition)
+        while run.next_bytes:
+            await trio.lowlevel.checkpoint()
+            if self._gathered.refusal is not None:
+                raise self._gathered.refusal
+            if not self._gathered.has_room(run.next_bytes):
+                await self._wait_to_send(topic, run.next_bytes)
+            elif self._gathered.extend(at, timestamp_ms, run, now_ms()):
+                self._ring(at)
+
+    def _too_large(self, size_bytes: int) -> RefusedError:
+        return RefusedError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the record takes {size_bytes} bytes, max.request.size is "
+            f"{self._config.request_bytes_max}",
+        )
 
     async def flush(self) -> None:
         """Send everything now; return when it is known what became of it all.
@@ -322,6 +348,12 @@ class Producer:
             )
             self._nursery.start_soon(link.run)
         return link
+
+
+def _no_partition(topic: str, partition: int) -> RefusedError:
+    return RefusedError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
+    )
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from ottla.client import ConsumerConfig, TopicPartition, open_consumer
 from ottla.client.fetch.fetched import ConsumerRecord
 from ottla.client.produce.partitioner import Partitioner, partition_of
 from ottla.model.errors import RefusedError
-from ottla.pipeline.write.produce_rows import produce_rows, rows_of, sorted_rows
+from ottla.pipeline.write.produce_rows import produce_rows, sorted_rows
 from ottla.pipeline.write.provenance import (
     BATCH,
     CHECK,
@@ -219,7 +219,7 @@ def test_sorted_rows_do_not_depend_on_how_they_came(
 
     def after(given_rows: list[tuple[str, bytes]]) -> list[Any]:
         out = sorted_rows(iter(as_batches(given_rows)), columns)
-        return [row for one in out for row in rows_of(one, columns)]
+        return [tuple(row.values()) for one in out for row in one.to_pylist()]
 
     assert after(rows) == after(shuffled)
     assert len(after(rows)) == len(rows)

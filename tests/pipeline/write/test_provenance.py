@@ -83,7 +83,8 @@ def test_a_choice_among_more_partitions_shows() -> None:
 def test_rows_without_a_key_go_round_in_turns_that_begin_elsewhere_in_each_batch_and_task() -> None:
     def turns(write: WriteId) -> list[int]:
         stamps = Stamps(write)
-        return [stamps.next_turn("t", 4) for _ in range(2 * ROWS_PER_TURN)]
+        counts = 1, 2 * ROWS_PER_TURN - 3, 0, 2
+        return [turn for count in counts for turn in stamps.next_turns("t", count, 4)]
 
     assert turns(WriteId("q", 0, 0)) == [0] * ROWS_PER_TURN + [1] * ROWS_PER_TURN
     assert turns(WriteId("q", 1, 0))[0] == 1

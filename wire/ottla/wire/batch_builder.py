@@ -25,6 +25,7 @@ from ottla.wire.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
+    Buffer,
 )
 from ottla.wire.compression import Codec, compress
 
@@ -92,6 +93,15 @@ class BatchBuilder:
         """Return the size of the batch if it were built uncompressed now."""
         return BATCH_HEADER_BYTES + len(self._body)
 
+    @property
+    def next_delta(self) -> int:
+        """The offset of the next record in the batch."""
+        return self._last_offset_delta + 1
+
+    def timestamp_delta(self, timestamp_ms: int) -> int:
+        """Return how far a time is from that of the first record."""
+        return timestamp_ms - self._base_timestamp if self._count else 0
+
     def append(
         self,
         timestamp_ms: int,
@@ -123,6 +133,17 @@ class BatchBuilder:
         body += record
         self._count += 1
         self._last_offset_delta = delta
+        if timestamp_ms > self._max_timestamp:
+            self._max_timestamp = timestamp_ms
+
+    def extend(self, timestamp_ms: int, body: Buffer, record_count: int) -> None:
+        """Add records of one time that are encoded already, with offsets from `next_delta` on."""
+        assert record_count > 0
+        if not self._count:
+            self._base_timestamp = timestamp_ms
+        self._body += body
+        self._count += record_count
+        self._last_offset_delta += record_count
         if timestamp_ms > self._max_timestamp:
             self._max_timestamp = timestamp_ms
 

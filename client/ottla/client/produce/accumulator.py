@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.client.produce.producer_lane import Fate, Lane, NotDeliveredError, ProducerBatch
+from ottla.client.produce.record_run import RecordRun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 from ottla.model.limits import INT16_MAX
@@ -111,6 +112,37 @@ class Accumulator:
         batch = self.join(partition, timestamp_ms, key, value, headers, charge_bytes)
         if batch is not None:
             return batch, False
+        lane = self._lane(partition)
+        self._busy.setdefault(partition, lane)
+        batch = lane.open_batch(now_ms)
+        batch.append(timestamp_ms, key, value, headers, charge_bytes)
+        self.buffered_bytes += charge_bytes
+        return batch, True  # to be sent, or to begin its linger
+
+    def extend(
+        self, partition: TopicPartition, timestamp_ms: int, run: RecordRun, now_ms: int
+    ) -> bool:
+        """Take what one batch takes of a run; return whether to look again."""
+        assert self.ended_by is None
+        batch_bytes = self._config.batch_bytes
+        lane = self._lane(partition)
+        batch = lane.newest
+        is_new = (
+            batch is None
+            or not batch.is_open
+            or batch.builder.size_bytes + run.next_bytes > batch_bytes
+        )
+        if batch is None or is_new:
+            self._busy.setdefault(partition, lane)
+            batch = lane.open_batch(now_ms)
+        room_bytes = min(
+            batch_bytes - batch.builder.size_bytes,
+            self._config.buffer_bytes_max - self.buffered_bytes,
+        )
+        self.buffered_bytes += batch.extend(timestamp_ms, run, room_bytes)
+        return is_new
+
+    def _lane(self, partition: TopicPartition) -> Lane:
         lane = self._lanes.get(partition)
         if lane is None:
             lane = self._lanes[partition] = Lane(
@@ -119,11 +151,7 @@ class Accumulator:
                 retries=self._config.retries,
                 is_transactional=self.is_transactional,
             )
-        self._busy.setdefault(partition, lane)
-        batch = lane.open_batch(now_ms)
-        batch.append(timestamp_ms, key, value, headers, charge_bytes)
-        self.buffered_bytes += charge_bytes
-        return batch, True  # to be sent, or to begin its linger
+        return lane
 
     def begin_flush(self) -> list[ProducerBatch]:
         """Let nothing linger until `end_flush`; return what is open now."""
@@ -315,7 +343,10 @@ class Accumulator:
     def _follow(self, lane: Lane, batch: ProducerBatch, fate: Fate, now_ms: int) -> None:
         self._is_epoch_due |= lane.needs_new_epoch
         if fate is Fate.SPLIT:
-            lane.go_on_as(batch.split(_charge_of))
+            parts = batch.split(_charge_of)
+            # What the parts give back when they settle is what they are charged now.
+            self.buffered_bytes += sum(part.charged_bytes for part in parts) - batch.charged_bytes
+            lane.go_on_as(parts)
             self._busy[batch.partition] = lane
             self._tell(batch)
             return

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
 
+from ottla.client.produce.record_run import RecordRun
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import Offset, TopicPartition
 from ottla.wire.batch import NO_SEQUENCE, SEQUENCE_COUNT, parse_header
@@ -131,6 +132,15 @@ class ProducerBatch:
         self.builder.append(timestamp_ms, key, value, headers)
         self.record_count += 1
         self.charged_bytes += charge_bytes
+
+    def extend(self, timestamp_ms: int, run: RecordRun, room_bytes: int) -> int:
+        """Take as many records of a run as fit, at least one; return their charge."""
+        delta = self.builder.timestamp_delta(timestamp_ms)
+        taken = run.take(room_bytes, self.builder.next_delta, delta)
+        self.builder.extend(timestamp_ms, taken.body, taken.record_count)
+        self.record_count += taken.record_count
+        self.charged_bytes += len(taken.body)
+        return len(taken.body)
 
     def leaf_of(self, index: int) -> "tuple[ProducerBatch, int]":
         """Return the batch where one of its records is now, and the record's number in that."""

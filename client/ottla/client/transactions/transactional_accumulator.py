@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
 from ottla.client.produce.producer_lane import Lane, ProducerBatch
+from ottla.client.produce.record_run import RecordRun
 from ottla.client.transactions.transaction_flow import (
     PRODUCE_ADDS_FROM,
     TransactionFlow,
@@ -91,6 +92,15 @@ class TransactionalAccumulator(Accumulator):
         if self._flow.want(partition):
             self._on_wanted()
         return found
+
+    def extend(
+        self, partition: TopicPartition, timestamp_ms: int, run: RecordRun, now_ms: int
+    ) -> bool:
+        """Take what one batch takes of a run; let its partition be added to the transaction."""
+        is_new = super().extend(partition, timestamp_ms, run, now_ms)
+        if self._flow.want(partition):
+            self._on_wanted()
+        return is_new
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
         """Take into flight what may leave now; from then on the transaction must be ended."""

@@ -12,6 +12,7 @@ ChangesShow           `spark.check` covers every row of the task in that partiti
                       where two attempts wrote different rows it differs
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
@@ -48,6 +49,11 @@ class WriteId(NamedTuple):
     """The number of the task in its batch: Spark's partition id."""
 
 
+StampedRow = tuple[bytes | memoryview | None, bytes | memoryview | None, Headers, int]
+"""A row's key, value and headers, and among how many partitions its own was chosen (0: it names
+one)."""
+
+
 class Stamps:
     """Numbers the rows of one task, in the order in which they are written."""
 
@@ -63,13 +69,38 @@ class Stamps:
         self._counts: dict[tuple[str, int], tuple[int, int]] = {}
         self._turns: dict[str, int] = {}
 
-    def next_turn(self, topic: str, partition_count: int) -> int:
-        """Return the partition of the next row that has neither key nor partition."""
+    def next_turns(self, topic: str, row_count: int, partition_count: int) -> list[int]:
+        """Return the partitions of the next rows that have neither key nor partition."""
         assert partition_count > 0
-        row = self._turns.get(topic, 0)
-        self._turns[topic] = row + 1
-        write = self._write
-        return (write.batch + write.partition + row // ROWS_PER_TURN) % partition_count
+        first = self._turns.get(topic, 0)
+        self._turns[topic] = first + row_count
+        begin = self._write.batch + self._write.partition
+        return [
+            (begin + row // ROWS_PER_TURN) % partition_count
+            for row in range(first, first + row_count)
+        ]
+
+    @property
+    def fixed(self) -> bytes:
+        """The headers, of ours, that every record has, and the start of the next one."""
+        return self._same + SEQ_BEGIN
+
+    def number(
+        self, topic: str, partition: int, rows: Iterable[StampedRow]
+    ) -> tuple[int, list[int]]:
+        """Number the next records of a topic-partition; return the first number, and all checks."""
+        first, check = self._counts.get((topic, partition), (0, 0))
+        checks: list[int] = []
+        add = checks.append
+        for key, value, headers, chosen_among in rows:
+            check ^= chosen_among << 16
+            check = crc32(b"0", check) if key is None else crc32(key, check ^ len(key) + 1)
+            check = crc32(b"0", check) if value is None else crc32(value, check ^ len(value) + 1)
+            for name, content in headers:
+                check = _fold(content, crc32(name.encode(), check))
+            add(check)
+        self._counts[topic, partition] = first + len(checks), check
+        return first, checks
 
     def stamp(
         self,
@@ -87,14 +118,8 @@ class Stamps:
         names it: a repetition after partitions were added sends its rows elsewhere, and that must
         show.
         """
-        at = topic, partition
-        seq, check = self._counts.get(at, (0, 0))
-        check = _fold(value, _fold(key, check ^ chosen_among << 16))
-        own = b""
-        for name, content in headers:
-            check = _fold(content, crc32(name.encode(), check))
-            own += encode_header(name, content)
-        self._counts[at] = seq + 1, check
+        seq, (check,) = self.number(topic, partition, [(key, value, headers, chosen_among)])
+        own = b"".join(encode_header(name, content) for name, content in headers)
         number = b"%d" % seq
         return b"".join(
             (

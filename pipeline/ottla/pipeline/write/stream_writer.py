@@ -6,6 +6,8 @@ earlier attempt left open and write again.  Without transactions all is written 
 headers tell, and `dropReplays` leaves it out.
 """
 
+# ruff: noqa: N803 - Spark names these parameters
+
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -55,11 +57,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             write = WriteId(query, int(batch), task.partitionId())
             return written(write, task, produce_rows(iterator, self._target, write))
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit what the tasks of a batch have prepared."""
         commit_tasks(self._target, messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Abort what tasks have prepared."""
         abort_tasks(self._target, messages)
 

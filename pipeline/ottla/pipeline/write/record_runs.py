@@ -1,0 +1,261 @@
+"""Encodes Arrow columns as the records of batches, whole columns at a time.  Pure.
+
+The parts of a record whose length varies are columns of bytes: varints made by numpy, keys and
+values as they come, headers; one join of Arrow's puts each record together, and the joined column's
+buffer is the batch's body.  Invariant: AsThePlainEncoder (`BatchBuilder.append` and `Stamps.stamp`,
+byte for byte; drawn by hypothesis).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
+from ottla.client.produce.record_run import TakenRecords
+from ottla.pipeline.write.provenance import CHECK_BEGIN, NAMES, Stamps
+from ottla.wire.batch_builder import NO_ATTRIBUTES, NO_HEADERS, Headers, encode_header, varint
+
+Numbers = npt.NDArray[np.int64]
+
+SHORT_DELTA_COUNT, LONG_DELTA_COUNT = 1 << 6, 1 << 13
+"""Offsets in a batch that take one byte, and those that take at most two."""
+AHEAD_BYTES = 1 << 20
+"""How much is encoded at once.  Less costs more calls a batch, more takes memory."""
+VARINT_BYTES_MAX = 10
+HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+NIBBLES = np.arange(28, -1, -4, dtype=np.uint32)
+BYTES = pa.binary()
+
+
+def as_bytes(column: pa.Array) -> pa.BinaryArray:
+    """Return a column of text or bytes as bytes."""
+    return column.cast(BYTES)
+
+
+def varints(numbers: Numbers) -> pa.BinaryArray:
+    """Return zigzag varints."""
+    zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    count = len(zigzag)
+    if not count or int(zigzag.max()) < 1 << 7:
+        return _column(zigzag.astype(np.uint8), np.arange(count + 1))
+    widths = _widths(zigzag)
+    width = int(widths.max())
+    shifts = np.arange(0, 7 * width, 7, dtype=np.uint64)
+    digits = (zigzag[:, None] >> shifts & np.uint64(0x7F)).astype(np.uint8)
+    places = np.arange(width)
+    digits |= np.where(places < widths[:, None] - 1, 0x80, 0).astype(np.uint8)
+    return _column(digits[places < widths[:, None]], np.concatenate(([0], np.cumsum(widths))))
+
+
+def varint_widths(numbers: Numbers) -> Numbers:
+    """Return how many bytes the varint of each number that is at least 0 takes."""
+    return _widths((numbers << 1).view(np.uint64))
+
+
+def _widths(zigzag: npt.NDArray[np.uint64]) -> Numbers:
+    widths = np.ones(len(zigzag), dtype=np.int64)
+    largest = int(zigzag.max()) if len(zigzag) else 0
+    for bits in range(7, 7 * VARINT_BYTES_MAX, 7):
+        if largest < 1 << bits:
+            break
+        widths += zigzag >= np.uint64(1 << bits)
+    return widths
+
+
+def _column(data: npt.NDArray[np.uint8], offsets: Numbers) -> pa.BinaryArray:
+    """Return a column whose rows lie one behind the other."""
+    buffers = [
+        None,
+        pa.py_buffer(offsets.astype(np.int32)),
+        pa.py_buffer(np.ascontiguousarray(data)),
+    ]
+    return pa.Array.from_buffers(BYTES, len(offsets) - 1, buffers)
+
+
+def _lengths(column: pa.BinaryArray) -> Numbers:
+    """Return the length of each row; -1 for null, as a record has it."""
+    return np.asarray(pc.fill_null(pc.binary_length(column), -1), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class HeaderColumns:
+    """The headers of records: parts that are joined, each a column or the same for all."""
+
+    parts: Sequence[Any]
+    lengths: Numbers | int
+
+    def slice(self, start: int, count: int) -> Sequence[Any]:
+        """Return the parts of some records."""
+        return [
+            part.slice(start, count) if isinstance(part, pa.Array) else part for part in self.parts
+        ]
+
+
+def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
+    """Return the headers that rows have themselves; None where there is no such column."""
+    if own is None:
+        return HeaderColumns([pa.scalar(NO_HEADERS, BYTES)], len(NO_HEADERS))
+    column = _own(own, 0)
+    return HeaderColumns([column], _lengths(column))
+
+
+def stamped_headers(
+    own: Sequence[Headers] | None, stamps: Stamps, first: int, checks: Sequence[int]
+) -> HeaderColumns:
+    """Return the rows' own headers and then those of `Stamps`, from record number `first` on."""
+    count = len(checks)
+    number = pc.cast(pa.array(np.arange(first, first + count)), pa.string()).cast(BYTES)
+    digits = _lengths(number)
+    nibbles = np.asarray(checks, dtype=np.uint32)[:, None] >> NIBBLES & np.uint32(0xF)
+    check = _column(HEX[nibbles].reshape(-1), np.arange(count + 1) * len(NIBBLES))
+    parts: list[Any] = [pa.scalar(varint(len(NAMES)) + stamps.fixed, BYTES)]
+    lengths = digits + len(NIBBLES)
+    if own is not None:
+        column = _own(own, len(NAMES))
+        parts = [column, pa.scalar(stamps.fixed, BYTES)]
+        lengths = lengths + _lengths(column)
+    parts += [varints(digits), number, pa.scalar(CHECK_BEGIN, BYTES), check]
+    same = sum(len(part.as_py()) for part in parts if isinstance(part, pa.Scalar))
+    return HeaderColumns(parts, lengths + 1 + same)
+
+
+def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
+    """Return the rows' own headers behind the number of all, `more_count` of which follow."""
+    return pa.array(
+        [
+            b"".join((varint(len(row) + more_count), *(encode_header(*header) for header in row)))
+            for row in own
+        ],
+        BYTES,
+    )
+
+
+@dataclass
+class ColumnRun:
+    """The records of one partition out of one batch of Arrow: a `RecordRun`."""
+
+    keys: pa.BinaryArray | None
+    values: pa.BinaryArray
+    headers: HeaderColumns
+    _at: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        none = np.full(1, -1, dtype=np.int64)
+        key_lengths = none if self.keys is None else _lengths(self.keys)
+        value_lengths = _lengths(self.values)
+        content = key_lengths.clip(0) + value_lengths.clip(0) + self.headers.lengths
+        self._bounds = content + RECORD_OVERHEAD_BYTES
+        """The most that each record takes in a batch."""
+        self._key_varints = varints(key_lengths)
+        self._value_varints = varints(value_lengths)
+        key_widths = varint_widths(key_lengths.clip(0))
+        value_widths = varint_widths(value_lengths.clip(0))
+        self._lengths = content + key_widths + value_widths + len(NO_ATTRIBUTES)
+        """Each record's length without those of its timestamp and its offset."""
+        # One byte of the timestamp, one or two of the offset.
+        self._short_ends = _ends(self._lengths + 2)
+        self._long_ends = _ends(self._lengths + 3)
+        self._ahead: deque[TakenRecords] = deque()
+        """What the next batches take, if they take it as planned."""
+        self._planned_bytes = 0
+        """The room for which that was planned."""
+
+    @property
+    def next_bytes(self) -> int:
+        """The most that the next record takes; 0 where none is left."""
+        return int(self._bounds[self._at]) if self._at < len(self.values) else 0
+
+    @property
+    def largest_bytes(self) -> int:
+        """The most that any of the records takes."""
+        return int(self._bounds.max(initial=0))
+
+    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
+        """Encode as many records as fit into this room, at least one."""
+        is_new_batch = first_delta == timestamp_delta == 0
+        if not is_new_batch or room_bytes != self._planned_bytes:
+            self._ahead.clear()
+        if is_new_batch and not self._ahead:
+            self._plan(room_bytes)
+        if not self._ahead or len(self._ahead[0].body) > room_bytes:
+            self._ahead.clear()
+            self._ahead.append(self._take_one(room_bytes, first_delta, timestamp_delta))
+        taken = self._ahead.popleft()
+        self._at += taken.record_count
+        return taken
+
+    def _plan(self, room_bytes: int) -> None:
+        """Encode what the next batches will take, if each has so much room: they share the cost."""
+        self._planned_bytes = room_bytes
+        counts: list[int] = []
+        at, end = self._at, len(self.values)
+        stop = int(np.searchsorted(self._short_ends, _before(self._short_ends, at) + AHEAD_BYTES))
+        while at < min(end, stop + 1):
+            count = _fitting(self._short_ends, at, room_bytes)
+            if count > SHORT_DELTA_COUNT:
+                count = _fitting(self._long_ends, at, room_bytes + SHORT_DELTA_COUNT)
+            counts.append(max(1, min(count, LONG_DELTA_COUNT)))
+            at += counts[-1]
+        many = np.array(counts, dtype=np.int64)
+        starts = np.cumsum(many) - many
+        total = int(many.sum())
+        body, ends = self._encode(np.arange(total) - np.repeat(starts, many), 0)
+        begin = 0
+        for count, end in zip(counts, ends[starts + many - 1].tolist(), strict=True):
+            self._ahead.append(TakenRecords(body[begin:end], count))
+            begin = end
+
+    def _take_one(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
+        # At most so many fit, if they take as little as they can.
+        most = max(1, _fitting(self._short_ends, self._at, room_bytes))
+        deltas = np.arange(first_delta, first_delta + most)
+        lengths = self._lengths[self._at : self._at + most] + varint_widths(deltas)
+        ends = _ends(lengths + len(varint(timestamp_delta)))
+        count = max(1, int(np.searchsorted(ends, room_bytes, side="right")))
+        body, _ends_of = self._encode(deltas[:count], timestamp_delta)
+        return TakenRecords(body, count)
+
+    def _encode(self, deltas: Numbers, timestamp_delta: int) -> tuple[memoryview, Numbers]:
+        """Encode the next records with these offsets; return them, and where each ends."""
+        start, count = self._at, len(deltas)
+        same = NO_ATTRIBUTES + varint(timestamp_delta)
+        lengths = self._lengths[start : start + count] + varint_widths(deltas)
+        lengths += len(same) - len(NO_ATTRIBUTES)
+        keys = [self._key_varints[0]]
+        if self.keys is not None:
+            keys = [self._key_varints.slice(start, count), self.keys.slice(start, count)]
+        joined = pc.binary_join_element_wise(
+            varints(lengths),
+            pa.scalar(same, BYTES),
+            varints(deltas),
+            *keys,
+            self._value_varints.slice(start, count),
+            self.values.slice(start, count),
+            *self.headers.slice(start, count),
+            pa.scalar(b"", BYTES),
+            null_handling="replace",
+            null_replacement=b"",
+        )
+        ends = _ends(lengths)
+        return memoryview(joined.buffers()[2])[: int(ends[-1])], ends
+
+
+def _ends(lengths: Numbers) -> Numbers:
+    """Return where each record ends that has such a length, and that length before it."""
+    ends: Numbers = np.cumsum(lengths + varint_widths(lengths))
+    return ends
+
+
+def _before(ends: Numbers, at: int) -> int:
+    return int(ends[at - 1]) if at else 0
+
+
+def _fitting(ends: Numbers, at: int, room_bytes: int) -> int:
+    """Return how many records from `at` on fit into this room."""
+    return int(np.searchsorted(ends, _before(ends, at) + room_bytes, side="right")) - at
