@@ -6,7 +6,7 @@ Handlers are registered in two steps, because the listener opens before the logs
 first the APIs that a broker answers at any time, then, when it serves, the rest.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
 from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
+from ottla.broker.logs.list_offsets import LookUps, one_by_one
 from ottla.broker.logs.replica_apis import REPLICA_API_KEYS
 from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionCoordinators
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
@@ -81,6 +82,8 @@ class ReplicaPorts(NamedTuple):
     """Brings records into memory that a fetch asks for."""
     coordinators: TransactionCoordinators = NoCoordinators()
     """Asks the coordinators of transactions."""
+    run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
+    """Does look-ups by time that belong to one request."""
 
 
 class BrokerCore:
@@ -129,6 +132,7 @@ class BrokerCore:
             traffic=self.traffic,
             times=self.dispatcher.times,
             coordinators=ports.coordinators,
+            run_look_ups=ports.run_look_ups,
         )
 
     def register_early(

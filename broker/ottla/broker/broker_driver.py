@@ -41,6 +41,7 @@ from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.server_seam import Server
+from ottla.broker.network.side_by_side_driver import side_by_side
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_driver import IsrDriver
 from ottla.broker.replicas.isr_keeper import IsrKeeper
@@ -187,6 +188,7 @@ class Broker:
             on_led=self._on_led,
             bring_in=self._read_aheads.bring_in,
             coordinators=self._questions,
+            run_look_ups=side_by_side,
         )
         self.core.open_replicas(ports)
         self._replicas = self.core.replicas

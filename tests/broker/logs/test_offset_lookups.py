@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
-from ottla.broker.logs.list_offsets import ListOffsetsApi
+from ottla.broker.logs.list_offsets import (
+    LOOK_UPS_PER_STEP,
+    ListOffsetsApi,
+    LookUps,
+    one_by_one,
+)
 from ottla.broker.network.steps import STEP_COST, finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
@@ -204,3 +209,24 @@ async def test_very_many_topics_of_one_partition_are_counted_in_steps(world: Wor
     assert isinstance(steps, Iterator)
     # Some to count them, more to answer.
     assert sum(1 for _ in steps) >= 2 * 10
+
+
+async def test_look_ups_by_time_are_done_some_at_the_same_time(world: World) -> None:
+    count = LOOK_UPS_PER_STEP + 1
+    for index in range(count):
+        append(world, await world.add("t", index=index), T0 + index)
+    at_once: list[int] = []
+
+    async def run_all(look_ups: LookUps) -> None:
+        at_once.append(len(look_ups))
+        await one_by_one(look_ups)
+
+    named = [ListOffsetsPartition(partition_index=index, timestamp=T0) for index in range(count)]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=named)]
+    )
+    api = ListOffsetsApi(table=world.table, run_all=run_all)
+    response = await finished(api.handle(world.call(2, 11).context, request))
+    assert at_once == [LOOK_UPS_PER_STEP, 1]
+    answers = response.topics[0].partitions
+    assert [one.timestamp for one in answers] == [T0 + index for index in range(count)]

@@ -1,11 +1,13 @@
 """The APIs of clients that work on this broker's own partitions.  Pure."""
 
+from collections.abc import Awaitable, Callable
+
 from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.delete_records import DeleteRecordsApi
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
-from ottla.broker.logs.list_offsets import ListOffsetsApi
+from ottla.broker.logs.list_offsets import ListOffsetsApi, LookUps
 from ottla.broker.logs.produce import ProduceApi
 from ottla.broker.logs.transactional_appends import TransactionalAppends, TransactionCoordinators
 from ottla.broker.network.dispatch import Dispatcher
@@ -41,6 +43,7 @@ class DataApis:
         traffic: BrokerTraffic,
         times: RequestTimes,
         coordinators: TransactionCoordinators,
+        run_look_ups: Callable[[LookUps], Awaitable[None]],
     ) -> None:
         self.produce = ProduceApi(
             table=table,
@@ -58,7 +61,7 @@ class DataApis:
             bring_in=bring_in,
             times=times,
         )
-        self.list_offsets = ListOffsetsApi(table=table)
+        self.list_offsets = ListOffsetsApi(table=table, run_all=run_look_ups)
         self.delete_records = DeleteRecordsApi(table=table, purgatory=purgatory)
         self.leader_epochs = LeaderEpochsApi(table=table)
 

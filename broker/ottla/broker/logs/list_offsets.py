@@ -1,11 +1,14 @@
 """ListOffsets: the ends of a partition, or the first record at or after a time (row ST28).
 
-Pure.  The ends answer at once; a look-up by time may read cold index and log bytes and is awaited.
+Pure.  The ends answer at once; a look-up by time may read cold index and log bytes and is awaited,
+some of a request at the same time.
 """
 
 from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import (
@@ -51,7 +54,16 @@ NO_TIMESTAMP = -1
 
 
 LOOK_UPS_PER_STEP = 50
-"""Look-ups by time before others have their turn; one may read an index, or some of a log."""
+"""Look-ups by time before others have their turn, which wait for the disks at the same time; one
+may read an index, or some of a log."""
+
+LookUps: TypeAlias = Sequence[Callable[[], Coroutine[Any, Any, None]]]
+
+
+async def one_by_one(look_ups: LookUps) -> None:
+    """Do look-ups one after the other: where there is one disk at most, in tests and walks."""
+    for look_up in look_ups:
+        await look_up()
 
 
 class LookUp(NamedTuple):
@@ -65,8 +77,15 @@ class LookUp(NamedTuple):
 class ListOffsetsApi:
     """Serves ListOffsets 1-11."""
 
-    def __init__(self, *, table: PartitionTable) -> None:
+    def __init__(
+        self,
+        *,
+        table: PartitionTable,
+        run_all: Callable[[LookUps], Awaitable[None]] = one_by_one,
+    ) -> None:
+        """`run_all` does some look-ups and returns when all are done."""
         self._table = table
+        self._run_all = run_all
 
     def handle(self, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
         """Answer now when only ends are asked for, else when the look-ups by time are done."""
@@ -118,8 +137,12 @@ class ListOffsetsApi:
         left: list[LookUp],
     ) -> Any:
         """Do some look-ups by time; with more to do, return what goes on after others' turns."""
-        for look_up in left[:LOOK_UPS_PER_STEP]:
-            await self._look_up(context, request, look_up)
+        await self._run_all(
+            [
+                partial(self._look_up, context, request, look_up)
+                for look_up in left[:LOOK_UPS_PER_STEP]
+            ]
+        )
         rest = left[LOOK_UPS_PER_STEP:]
         return self._later(context, request, response, rest) if rest else response
 

@@ -17,6 +17,7 @@ dispatch.py             (api key, version) → body → handler; the contract of
 steps.py                costly answers, cut into steps between which others have their turn
 paced_driver.py         runs these steps: one in an event-loop iteration, decoding in a thread
 loopback_driver.py      requests of a broker to itself, without a socket
+side_by_side_driver.py  parts of a request that wait for disks at the same time
 purgatory.py            requests that wait, by key and deadline
 alarm_driver.py         sleeps until the next deadline
 
