@@ -82,6 +82,9 @@ def produce_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
 
 def offsets_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
     """Return what who commits offsets is told: CONCURRENT_TRANSACTIONS as it was said, always."""
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # Clients ask again without looking for another coordinator of the group.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if code in _RETRIED_AS_REPLICAS:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:
