@@ -62,7 +62,16 @@ EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 
 # Rooms of a package, lowest first: a module imports only its own room and the rooms before it.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "broker": ("network", "cluster", "replicas", "logs", "groups", "transactions", "metrics"),
+    "broker": (
+        "network",
+        "quotas",
+        "cluster",
+        "replicas",
+        "logs",
+        "groups",
+        "transactions",
+        "metrics",
+    ),
     "client": ("network", "produce", "fetch", "groups", "transactions", "admin_parts", "testing"),
     "pipeline": ("run", "write", "read", "archive", "doctor", "rollup"),
     "cli": (

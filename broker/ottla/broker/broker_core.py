@@ -36,6 +36,8 @@ from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionC
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.quotas.rates import WindowShape
+from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -98,6 +100,12 @@ class BrokerCore:
         self.purgatory = Purgatory(self.errors)
         self.table = PartitionTable(EMPTY)
         self.traffic = BrokerTraffic()
+        self.quotas = RequestQuotas(
+            WindowShape(config.quotas.window_count, config.quotas.window_s * 1_000),
+            clock,
+            dispatcher.clock,
+        )
+        dispatcher.quotas = self.quotas
         self.sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._clock = clock
         self.replicas: ReplicaManager

@@ -42,6 +42,7 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.server_seam import Server
 from ottla.broker.network.side_by_side_driver import side_by_side
+from ottla.broker.quotas.quota_publisher import QuotaPublisher
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_driver import IsrDriver
 from ottla.broker.replicas.isr_keeper import IsrKeeper
@@ -346,6 +347,7 @@ class Broker:
             )
         )
         self.member.add_publisher(SettingsWithoutEffect())
+        self.member.add_publisher(QuotaPublisher(self.core.quotas))
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
             await self.member.wait_caught_up()
         if patience.cancelled_caught:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.controller import topics
 from ottla.controller.brokers import unregister
+from ottla.controller.client_quotas import alter_client_quotas
 from ottla.controller.configs import alter_configs, incremental_alter_configs
 from ottla.controller.decision import Context, Decision, decided
 from ottla.controller.describe_quorum import describe_quorum
@@ -22,6 +23,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT32_MAX, USER_OPERATION_RECORDS_MAX
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -131,6 +133,12 @@ def _describe_quorum(
     return decided(image, (), describe_quorum(context.quorum_status(), request, version=version))
 
 
+def _alter_client_quotas(
+    image: MetadataImage, context: Context, request: AlterClientQuotasRequest, version: int
+) -> Decision[Any]:
+    return alter_client_quotas(image, request)
+
+
 def _unregister_broker(
     image: MetadataImage, context: Context, request: UnregisterBrokerRequest, version: int
 ) -> Decision[Any]:
@@ -149,5 +157,6 @@ DECISIONS: dict[int, Callable[[MetadataImage, Context, Any, int], Decision[Any]]
     ListPartitionReassignmentsRequest.API_KEY: _list_reassignments,
     UpdateFeaturesRequest.API_KEY: _update_features,
     DescribeQuorumRequest.API_KEY: _describe_quorum,
+    AlterClientQuotasRequest.API_KEY: _alter_client_quotas,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,
 }

@@ -823,3 +823,80 @@ async def test_a_strangers_large_fetch_changes_nothing(world: World) -> None:
     call = world.run(world.fetch_api.handle_large, world.call(1, 18), asked)
     assert {part.error_code for part in parts(call)} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
     assert len(world.sessions) == 0
+
+
+class Charge:
+    """A quota that lets a client have so many bytes at once."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.used_ns = 0
+        self.bytes_max = bytes_max
+        self.asked: list[int] = []
+
+    def fetch_bytes_max(self, bytes_max: int) -> int:
+        return min(bytes_max, 1_000_000)
+
+    def may_give(self, byte_count: int) -> bool:
+        self.asked.append(byte_count)
+        return byte_count <= self.bytes_max
+
+    def on_answer(self, response: Any, slot: Any) -> None:
+        pass
+
+
+def charged(world: World, charge: Charge, request: FetchRequest) -> Any:
+    call = world.call(1, 18)
+    call.slot.charge = charge
+    return world.run(world.fetch_api.handle, call, request)
+
+
+async def test_a_client_above_its_quota_gets_an_answer_without_records(world: World) -> None:
+    partition = await world.add("t")
+    append(world, partition, b"a")
+    charge = Charge(10)
+
+    call = charged(world, charge, ask(world, ("t", 0, 0)))
+
+    assert len(charge.asked) == 1
+    assert charge.asked[0] > 10
+    assert call.response(FetchResponse).responses == []
+
+
+async def test_a_session_goes_on_after_a_fetch_above_the_quota(world: World) -> None:
+    partition = await world.add("t")
+    opened = world.fetch(ask(world, ("t", 0, 0), session=(0, 0))).response(FetchResponse)
+    append(world, partition, b"a")
+    again = FetchRequest(
+        session_id=opened.session_id, session_epoch=1, min_bytes=1, max_bytes=1 << 20
+    )
+
+    throttled = charged(world, Charge(10), again).response(FetchResponse)
+    again.session_epoch = 2
+    answer = world.fetch(again).response(FetchResponse)
+
+    assert throttled.session_id == opened.session_id
+    assert throttled.responses == []
+    assert answer.responses[0].partitions[0].records
+
+
+async def test_a_client_is_given_no_more_than_its_quota_bears_at_once(world: World) -> None:
+    limits = world.fetch_api._limits_of(
+        *with_charge(world), ask(world, ("t", 0, 0), bytes_max=50 << 20, bytes_min=2_000_000)
+    )
+
+    assert limits.bytes_max == 1_000_000
+    assert limits.bytes_min == 1_000_000
+
+
+async def test_a_follower_is_charged_to_no_client(world: World) -> None:
+    (context,) = with_charge(world)
+
+    world.fetch_api._limits_of(context, ask(world, ("t", 0, 0), replica=2))
+
+    assert context.slot.charge is None
+
+
+def with_charge(world: World) -> tuple[Any]:
+    call = world.call(1, 18)
+    call.slot.charge = Charge(10)
+    return (call.context,)

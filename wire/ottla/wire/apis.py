@@ -46,6 +46,7 @@ ALTER_REPLICA_LOG_DIRS = 34
 DESCRIBE_LOG_DIRS = 35
 DELETE_GROUPS = 42
 INCREMENTAL_ALTER_CONFIGS = 44
+DESCRIBE_CLIENT_QUOTAS = 48
 OFFSET_DELETE = 47
 DESCRIBE_QUORUM = 55
 DESCRIBE_CLUSTER = 60
@@ -208,7 +209,7 @@ _ROWS = (
     Api(45, "AlterPartitionReassignments", 0, 1, 0, BOTH, is_forwarded=True),
     Api(46, "ListPartitionReassignments", 0, 0, 0, BOTH, is_forwarded=True),
     Api(OFFSET_DELETE, "OffsetDelete", 0, 0, None, BROKER),
-    Api(48, "DescribeClientQuotas", 0, 1, 1, BROKER),
+    Api(DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1, BROKER),
     Api(49, "AlterClientQuotas", 0, 1, 1, BOTH, is_forwarded=True),
     Api(50, "DescribeUserScramCredentials", 0, 0, 0, BOTH),
     Api(51, "AlterUserScramCredentials", 0, 0, 0, BOTH, is_forwarded=True),

@@ -12,6 +12,7 @@ from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.config_resources import ListConfigResourcesApi
 from ottla.broker.cluster.configs_api import ConfigsApi
+from ottla.broker.cluster.describe_client_quotas import DescribeClientQuotasApi
 from ottla.broker.cluster.describe_cluster import DescribeClusterApi
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.describe_topic_partitions import DescribeTopicPartitionsApi
@@ -26,6 +27,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import THREADS
 from ottla.wire.apis import (
     API_VERSIONS,
+    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_NODE,
@@ -41,6 +43,7 @@ CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     DESCRIBE_CLUSTER,
     LIST_CONFIG_RESOURCES,
     DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_CLIENT_QUOTAS,
 }
 """What `register_cluster_apis` serves."""
 
@@ -117,3 +120,5 @@ def register_cluster_apis(
     dispatcher.register(DESCRIBE_CLUSTER, cluster.handle)
     pages = DescribeTopicPartitionsApi(config=config, metadata=metadata)
     dispatcher.register(DESCRIBE_TOPIC_PARTITIONS, pages.handle)
+    quotas = DescribeClientQuotasApi(metadata)
+    dispatcher.register(DESCRIBE_CLIENT_QUOTAS, quotas.handle)

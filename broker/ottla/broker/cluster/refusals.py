@@ -10,6 +10,12 @@ from typing import Any
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.alter_client_quotas_request import AlterClientQuotasRequest
+from ottla.wire.messages.alter_client_quotas_response import (
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+)
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as AlteredResource,
@@ -218,6 +224,25 @@ def _update_features(
     return UpdateFeaturesResponse(error_code=code, error_message=message)
 
 
+def _alter_client_quotas(
+    request: AlterClientQuotasRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    explanations = Explanations()
+    return AlterClientQuotasResponse(
+        entries=[
+            EntryData(
+                error_code=code,
+                error_message=explanations.of(message),
+                entity=[
+                    EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
 def _unregister_broker(
     request: UnregisterBrokerRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
@@ -236,6 +261,7 @@ REFUSALS: dict[int, Callable[[Any, ErrorCode, str, int], Message]] = {
     ListPartitionReassignmentsRequest.API_KEY: _list_reassignments,
     DescribeQuorumRequest.API_KEY: _describe_quorum,
     UpdateFeaturesRequest.API_KEY: _update_features,
+    AlterClientQuotasRequest.API_KEY: _alter_client_quotas,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,
 }
 """One row for every API that is forwarded."""

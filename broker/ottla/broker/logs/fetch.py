@@ -214,6 +214,8 @@ class Fetch:
         results = reading.results
         session = self.session
         session_id = NO_SESSION
+        if self.is_throttled(reading):
+            return FetchResponse(session_id=NO_SESSION if session is None else session.session_id)
         if session is not None:
             if session.epoch != self._session_epoch:
                 # Another request of the session overtook this one while it waited.
@@ -224,6 +226,15 @@ class Fetch:
         elif self._opens_session:
             session_id = self._open_session(results)
         return self._api.response_of(self.context, self.limits, results, session_id)
+
+    def is_throttled(self, reading: Reading) -> bool:
+        """Charge the client for what was read; return whether it gets none of it for now."""
+        charge = self.context.slot.charge
+        return (
+            charge is not None
+            and reading.byte_count > 0
+            and not charge.may_give(reading.byte_count)
+        )
 
     def _open_session(self, results: list[tuple[FetchTarget, PartitionData]]) -> int:
         for target, data in results:
@@ -240,6 +251,8 @@ class Fetch:
             reading = yield from self.read_in_steps()
         session = self.session
         session_id = NO_SESSION
+        if self.is_throttled(reading):
+            return FetchResponse(session_id=NO_SESSION if session is None else session.session_id)
         if self._opens_session:
             session_id = self._open_session(reading.results)
             yield
@@ -295,7 +308,7 @@ class FetchApi:
 
     def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Read; answer when that is enough or the client does not wait, else wait."""
-        limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        limits = self._limits_of(context, request)
         if limits.is_from_follower:
             if self._times is not None:
                 context.slot.times = self._times.of_followers(context.header.api_version)
@@ -312,6 +325,18 @@ class FetchApi:
         self._park(request, fetch, reading)
         return None
 
+    def _limits_of(self, context: RequestContext, request: FetchRequest) -> FetchLimits:
+        """Return what a fetch may take; a follower's is charged to no client."""
+        limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        charge = context.slot.charge
+        if charge is not None:
+            if limits.is_from_follower:
+                context.slot.charge = None
+            else:
+                limits.bytes_max = charge.fetch_bytes_max(limits.bytes_max)
+                limits.bytes_min = min(limits.bytes_min, limits.bytes_max)
+        return limits
+
     def _park(self, request: FetchRequest, fetch: Fetch, reading: Reading) -> None:
         entry, context = waiting(fetch, reading), fetch.context
         wait_ms = request.max_wait_ms
@@ -323,7 +348,7 @@ class FetchApi:
 
     def handle_large(self, context: RequestContext, request: FetchRequest) -> Answer:
         """Serve a request that names very many partitions, in steps."""
-        limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        limits = self._limits_of(context, request)
         if limits.is_from_follower and not self.is_registered(limits):
             stranger = Fetch(self, context, limits, {})
             targets = yield from _targets_in_steps(request, limits.uses_topic_ids)

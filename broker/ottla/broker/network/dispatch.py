@@ -19,7 +19,7 @@ returns, and for a coroutine until it ends.
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.request_times import RequestTimes
@@ -82,6 +82,10 @@ UNKNOWN_SOFTWARE = "unknown"
 """What a client is called that has not said what it is, as Kafka calls it."""
 
 
+ANONYMOUS = "ANONYMOUS"
+"""The user that a client is where nobody has to say who they are, as Kafka calls it."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Peer:
     """Who is at the other end of a connection, and by which of our doors it came in."""
@@ -92,6 +96,8 @@ class Peer:
     peer_port: int
     local_host: str
     local_port: int
+    user: str = ANONYMOUS
+    """Who the client is, as far as it has been authenticated."""
     software_name: str = UNKNOWN_SOFTWARE
     """What the client is and of which version, as it said in ApiVersions."""
     software_version: str = UNKNOWN_SOFTWARE
@@ -144,6 +150,17 @@ class Route(NamedTuple):
     """Serves requests with many elements, in steps."""
 
 
+class Quotas(Protocol):
+    """What clients may use, and what becomes of those that use more; see `broker/quotas`."""
+
+    is_active: bool
+    """Whether anyone is limited in anything."""
+
+    def charge(self, context: RequestContext, frame_bytes: int) -> None:
+        """Begin to charge a request that has arrived."""
+        ...
+
+
 class NotServedYetError(ProtocolError):
     """A client came before this broker was ready; its connection is closed and it comes again."""
 
@@ -176,6 +193,8 @@ class Dispatcher:
         self.clock = LoopClock()
         self.times = RequestTimes()
         """How long requests take."""
+        self.quotas: Quotas | None = None
+        """What clients may use, where that is bounded."""
         self.traces: RequestTraces | None = None
         """Which of them are traced, if any."""
         for api_key, handler in (handlers or {}).items():
@@ -230,6 +249,8 @@ class Dispatcher:
             slot.trace = self.traces.begin(
                 header, context.peer, received_ns=self.clock.turn_ns, taken_ns=slot.started_ns
             )
+        if self.quotas is not None and self.quotas.is_active:
+            self.quotas.charge(context, len(frame))
         request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
         # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
         # of all topics has three of them.

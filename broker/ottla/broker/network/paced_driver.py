@@ -5,6 +5,7 @@ request is decoded, and an answer that took several steps is encoded, in a worke
 holds anything that the loop changes.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
@@ -72,10 +73,14 @@ class PacedWork:
             while not slot.is_abandoned:
                 # The lock goes to whoever waits for the longest; it is held for a whole turn.
                 async with self._turn:
+                    began_ns = time.perf_counter_ns()
                     try:
                         next(steps)
                     except StopIteration as end:
                         return end.value
+                    finally:
+                        if slot.charge is not None:
+                            slot.charge.used_ns += time.perf_counter_ns() - began_ns
                     await trio.lowlevel.checkpoint()
         finally:
             steps.close()
@@ -85,6 +90,7 @@ class PacedWork:
         version = slot.header.api_version
         if slot.is_abandoned:
             return
+        slot.charge_for(response)
         chunks = await self._run_apart(lambda: encode_large(response, version))
         slot.complete_encoded(response, chunks)
 

@@ -37,6 +37,25 @@ class SlotOwner(Protocol):
         ...
 
 
+class Charge(Protocol):
+    """What a request is charged to its client's quotas; see `broker/quotas`."""
+
+    used_ns: int
+    """Time of the loop that it took besides its handler's first turn."""
+
+    def fetch_bytes_max(self, bytes_max: int) -> int:
+        """Return how much a fetch may be given without a sure throttle."""
+        ...
+
+    def may_give(self, byte_count: int) -> bool:
+        """Charge a fetch for its records; return whether it is to be given them."""
+        ...
+
+    def on_answer(self, response: Message, slot: "ResponseSlot") -> None:
+        """Charge the request's time, and have the answer tell for how long its client waits."""
+        ...
+
+
 class ResponseSlot:
     """The place of one answer in its connection's order.
 
@@ -48,6 +67,7 @@ class ResponseSlot:
     __slots__ = (
         "_owner",
         "answered_ns",
+        "charge",
         "chunks",
         "closes_connection",
         "error_code",
@@ -76,6 +96,8 @@ class ResponseSlot:
         """Where its time is counted; None for what nobody serves."""
         self.trace: RequestTrace | None = None
         """Its trace, if it has one."""
+        self.charge: Charge | None = None
+        """What its client is charged, where a quota is set at all."""
         self.error_code = 0
         """Why the answer is a refusal as a whole, if it is one."""
         self.started_ns = started_ns
@@ -103,6 +125,7 @@ class ResponseSlot:
             return
         header = self.header
         self.error_code = getattr(response, "error_code", 0)
+        self.charge_for(response)
         try:
             body = encode_chunks(response, version)
             head = encode_response_header(header.api_key, version, header.correlation_id)
@@ -112,6 +135,11 @@ class ResponseSlot:
             return
         # Without records an answer is one piece: most are, and are sent as they are.
         self._finish(chunks if len(body) > 1 else [b"".join(chunks)])  # type: ignore[arg-type]
+
+    def charge_for(self, response: Message) -> None:
+        """Charge the client for this answer, before it is encoded; where no quota is, nothing."""
+        if self.charge is not None:
+            self.charge.on_answer(response, self)
 
     def complete_by(self, steps: Answer) -> None:
         """Answer with what the steps come to, which are done in turn with all others."""

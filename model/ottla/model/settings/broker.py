@@ -20,6 +20,7 @@ from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.security import SECURITY_KEYS, check_security
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, NO_THROTTLE, topic_defaults_of
@@ -349,6 +350,7 @@ class BrokerConfig:
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    quotas: QuotaConfig = field(default_factory=QuotaConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
@@ -403,6 +405,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     transactions, unknown_to_transactions = values_of(TransactionConfig, texts)
+    quotas, unknown_to_quotas = values_of(QuotaConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     telemetry, unknown_to_telemetry = values_of(TelemetryConfig, texts)
@@ -418,6 +421,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
         transactions=TransactionConfig(**transactions),
+        quotas=QuotaConfig(**quotas),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         telemetry=TelemetryConfig(**telemetry),
@@ -428,6 +432,6 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
-    unknown &= unknown_to_metrics
+    unknown &= unknown_to_metrics & unknown_to_quotas
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
     return config, unknown - known

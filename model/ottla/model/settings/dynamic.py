@@ -19,6 +19,7 @@ from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
+from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import (
@@ -38,6 +39,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **own,
         **definitions(GroupConfig),
         **definitions(TransactionConfig),
+        **definitions(QuotaConfig),
         **definitions(MetricsConfig),
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),

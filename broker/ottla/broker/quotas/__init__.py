@@ -1,0 +1,14 @@
+"""Quotas: how much a client may ask of this broker, and for how long it is held back.
+
+Rates
+rates.py          a rate over sampled windows, and how long it takes to come back to a bound
+token_bucket.py   credit that fills evenly and is spent in bursts
+
+Who and how much
+limits.py         limits by user and client id, and which of eight levels holds for a client
+client_quotas.py  what each client used of one quota, and how long it is throttled
+
+Effect
+request_quotas.py    charges requests and answers, and mutes their connections: start here
+quota_publisher.py   puts the quotas of the metadata in force
+"""

@@ -1,0 +1,145 @@
+"""What each client used of one quota, and how long it is throttled for it.
+
+Pure; the time goes in.  Usage outlives a change of limits: only the bound is replaced.  Names are
+the clients' own, so what is kept of them is bounded: long ones by a digest, many by forgetting
+those that were idle longest.  Features QU14, QU16, QU24, QU25.
+"""
+
+from hashlib import blake2b
+
+from ottla.broker.quotas.limits import Limits, Match
+from ottla.broker.quotas.rates import SampledRate, WindowShape, throttle_ms
+
+IDLE_MS_MAX = 3_600_000
+"""What was not used for this long is forgotten, as in Kafka."""
+
+USAGES_MAX = 20_000
+"""Clients whose usage is kept.  More costs memory, some 1 KiB each; fewer forgets busy ones."""
+
+NAME_CHARS_MAX = 128
+"""Longer names are kept as a digest: the protocol allows 32 KiB."""
+
+
+class Usage:
+    """What one client used."""
+
+    __slots__ = ("last_ms", "limit", "rate", "throttled_until_ms")
+
+    def __init__(self, rate: SampledRate) -> None:
+        self.rate = rate
+        self.limit = 0.0
+        self.last_ms = 0
+        self.throttled_until_ms = 0
+
+
+class ClientQuotas:
+    """One quota of this broker's clients: their limits and what each of them used."""
+
+    def __init__(self, shape: WindowShape, *, throttle_ms_max: int | None = None) -> None:
+        self.shape = shape
+        self._throttle_ms_max = throttle_ms_max
+        self._limits = Limits()
+        self._usages: dict[tuple[str, str], Usage] = {}
+        """By the names that usage is counted under, those used last behind."""
+        self._found: dict[tuple[str, str], tuple[Match, Usage] | None] = {}
+        """What was found for a user and client id since the limits changed."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anything is limited: else nothing is measured."""
+        return bool(self._limits)
+
+    @property
+    def usages(self) -> dict[tuple[str, str], Usage]:
+        """What is known of each client that is limited."""
+        return self._usages
+
+    def set_limits(self, limits: Limits) -> None:
+        """Put other limits in force; what was used stays counted."""
+        self._limits = limits
+        self._found.clear()
+        if not limits:
+            self._usages.clear()
+
+    def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Count what a client used; return for how many ms it is to be throttled."""
+        found = self._find(user, client_id, now_ms)
+        if found is None:
+            return 0
+        match, usage = found
+        rate = usage.rate
+        rate.record(value, now_ms)
+        usage.last_ms = now_ms
+        delay_ms = throttle_ms(rate.per_second(now_ms), match.limit, rate.measured_ms(now_ms))
+        if delay_ms:
+            if self._throttle_ms_max is not None:
+                delay_ms = min(delay_ms, self._throttle_ms_max)
+            usage.throttled_until_ms = now_ms + delay_ms
+        return delay_ms
+
+    def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
+        """Uncount what a client was not given after all."""
+        found = self._find(user, client_id, now_ms)
+        if found is not None:
+            found[1].rate.record(-value, now_ms)
+
+    def most_at_once(self, user: str, client_id: str, now_ms: int) -> float | None:
+        """Return the most that can be used at once without a sure throttle; None: no limit.
+
+        limit x (windows - 1) x length of a window (features QU16).
+        """
+        found = self._find(user, client_id, now_ms)
+        if found is None:
+            return None
+        return found[0].limit * (self.shape.window_count - 1) * self.shape.window_ms / 1_000
+
+    def explain(self, user: str, client_id: str) -> Match | None:
+        """Return which limit holds for a client."""
+        return self._limits.find(user, client_id)
+
+    def forget_idle(self, now_ms: int) -> None:
+        """Forget what was not used for an hour."""
+        idle = [
+            names for names, usage in self._usages.items() if now_ms - usage.last_ms >= IDLE_MS_MAX
+        ]
+        for names in idle:
+            del self._usages[names]
+        if idle:
+            self._found.clear()
+
+    def _find(self, user: str, client_id: str, now_ms: int) -> tuple[Match, Usage] | None:
+        if not self._limits:
+            return None
+        names = user, client_id
+        try:
+            return self._found[names]
+        except KeyError:
+            pass
+        match = self._limits.find(user, client_id)
+        found = None if match is None else (match, self._usage(match, now_ms))
+        if max(len(user), len(client_id)) <= NAME_CHARS_MAX:
+            if len(self._found) >= USAGES_MAX:
+                self._found.clear()
+            self._found[names] = found
+        return found
+
+    def _usage(self, match: Match, now_ms: int) -> Usage:
+        user, client_id = match.counted_as
+        names = _short(user), _short(client_id)
+        usage = self._usages.pop(names, None)
+        if usage is None:
+            while len(self._usages) >= USAGES_MAX:
+                del self._usages[next(iter(self._usages))]
+                self._found.clear()
+            usage = Usage(SampledRate(self.shape))
+            usage.last_ms = now_ms
+        usage.limit = match.limit
+        self._usages[names] = usage
+        return usage
+
+
+def _short(name: str) -> str:
+    if len(name) <= NAME_CHARS_MAX:
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{name[: NAME_CHARS_MAX - 40]}…{digest}"

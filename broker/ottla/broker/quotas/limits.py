@@ -1,0 +1,101 @@
+"""The limits of one quota by user and client id, and which of eight levels holds for a client.
+
+Pure.  The most specific level with a limit wins, and what a client uses is counted under the
+client's own names at that level: two users of `<default>` share the limit's figure, not its
+credit.  Seed 003, "entity resolution order"; features QU10, QU11, QU17.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.metadata.image import QuotaEntity
+
+USER, CLIENT_ID = "user", "client-id"
+
+ClientEntity = tuple[QuotaEntity, ...]
+"""A user, a client id or both, each by name or as default; sorted, as the image keeps it."""
+
+
+class Level(NamedTuple):
+    """One way to say whom a limit is for: each part by its name, by default, or not at all."""
+
+    user: bool | None
+    """True: by its name; False: the default user; None: whatever the user."""
+    client_id: bool | None
+
+    def entity(self, user: str, client_id: str) -> ClientEntity:
+        """Return the entity of this level that a client falls under."""
+        parts = []
+        if self.client_id is not None:
+            parts.append(_part(CLIENT_ID, client_id, is_named=self.client_id))
+        if self.user is not None:
+            parts.append(_part(USER, user, is_named=self.user))
+        return tuple(parts)
+
+    def counted_as(self, user: str, client_id: str) -> tuple[str, str]:
+        """Return under which names what a client uses is counted."""
+        return (
+            "" if self.user is None else user,
+            "" if self.client_id is None else client_id,
+        )
+
+
+LEVELS = (
+    Level(True, True),
+    Level(True, False),
+    Level(True, None),
+    Level(False, True),
+    Level(False, False),
+    Level(False, None),
+    Level(None, True),
+    Level(None, False),
+)
+"""The most specific first."""
+
+
+class Match(NamedTuple):
+    """The limit that holds for a client."""
+
+    level: Level
+    limit: float
+    counted_as: tuple[str, str]
+
+
+class Limits:
+    """Every limit of one quota."""
+
+    def __init__(self, by_entity: Mapping[ClientEntity, float] | None = None) -> None:
+        self._by_entity = dict(by_entity or {})
+        kinds = {_kind(entity) for entity in self._by_entity}
+        self._levels = [level for level in LEVELS if _kind(level.entity("", "")) in kinds]
+
+    def __bool__(self) -> bool:
+        """Return whether there is any."""
+        return bool(self._by_entity)
+
+    def find(self, user: str, client_id: str) -> Match | None:
+        """Return the limit of the most specific level that has one for this client."""
+        for level in self._levels:
+            limit = self._by_entity.get(level.entity(user, client_id))
+            if limit is not None:
+                return Match(level, limit, level.counted_as(user, client_id))
+        return None
+
+    def considered(self, user: str, client_id: str) -> Iterator[tuple[ClientEntity, float | None]]:
+        """Yield each level's entity for a client and its limit, the most specific first."""
+        for level in LEVELS:
+            entity = level.entity(user, client_id)
+            yield entity, self._by_entity.get(entity)
+
+
+def limits_of(quotas: Mapping[ClientEntity, Mapping[str, float]], key: str) -> Limits:
+    """Return the limits that an image's quotas set under one key, for users and client ids."""
+    return Limits({entity: limits[key] for entity, limits in quotas.items() if key in limits})
+
+
+def _part(type_: str, name: str, *, is_named: bool) -> QuotaEntity:
+    return QuotaEntity(type_, not is_named, name if is_named else "")
+
+
+def _kind(entity: ClientEntity) -> tuple[tuple[str, bool], ...]:
+    return tuple((part.type, part.is_default) for part in entity)

@@ -1,0 +1,25 @@
+"""Puts the quotas of the metadata in force on this broker.
+
+A publisher: it looks at an image only where a quota changed.
+"""
+
+from ottla.broker.quotas.request_quotas import RequestQuotas
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+
+
+class QuotaPublisher:
+    """The publisher of client quotas."""
+
+    def __init__(self, quotas: RequestQuotas) -> None:
+        self._quotas = quotas
+
+    @property
+    def name(self) -> str:
+        """The name of this publisher in reports of faults."""
+        return "client quotas"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Put limits in force that changed; what clients used so far stays counted."""
+        if delta.changed_quotas:
+            self._quotas.set_quotas(image.client_quotas)

@@ -1,0 +1,83 @@
+"""A rate over sampled windows, as Kafka's quotas measure it.
+
+Pure; the time goes in.  A `SampledRate` keeps some windows: those that are whole and the
+one that fills.  Seed 003, "the sampled Rate"; features QU12-QU14.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+
+class WindowShape(NamedTuple):
+    """How a rate is sampled: `quota.window.num` and `quota.window.size.seconds`."""
+
+    window_count: int = 11
+    """Windows kept: the whole ones and the one that fills."""
+    window_ms: int = 1_000
+
+    @property
+    def span_ms(self) -> int:
+        """Time over which what was recorded counts."""
+        return self.window_count * self.window_ms
+
+
+class _Window:
+    __slots__ = ("last_ms", "start_ms", "total")
+
+    def __init__(self, start_ms: int) -> None:
+        self.start_ms = start_ms
+        self.last_ms = start_ms
+        self.total = 0.0
+
+
+class SampledRate:
+    """What was recorded lately, per second."""
+
+    __slots__ = ("_shape", "_windows")
+
+    def __init__(self, shape: WindowShape) -> None:
+        self._shape = shape
+        self._windows: deque[_Window] = deque()
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Count a value, which is negative where an earlier one is taken back."""
+        windows = self._windows
+        if not windows or now_ms - windows[-1].start_ms >= self._shape.window_ms:
+            self._drop_old(now_ms)
+            windows.append(_Window(now_ms))
+        newest = windows[-1]
+        newest.total += value
+        newest.last_ms = now_ms
+
+    def per_second(self, now_ms: int) -> float:
+        """Return the rate over the windows that still count."""
+        self._drop_old(now_ms)
+        total = sum(window.total for window in self._windows)
+        return total * 1_000 / self.measured_ms(now_ms)
+
+    def measured_ms(self, now_ms: int) -> int:
+        """Return the time that the rate is measured over.
+
+        At least all windows but one, so that the first moments of a client are no burst.
+        """
+        self._drop_old(now_ms)
+        shape = self._shape
+        elapsed_ms = now_ms - self._windows[0].start_ms if self._windows else 0
+        missing = shape.window_count - 1 - elapsed_ms // shape.window_ms
+        return max(1, elapsed_ms + max(0, missing) * shape.window_ms)
+
+    def _drop_old(self, now_ms: int) -> None:
+        windows = self._windows
+        oldest_ms = now_ms - self._shape.span_ms
+        while windows and windows[0].last_ms <= oldest_ms:
+            windows.popleft()
+
+
+def throttle_ms(rate: float, bound: float, measured_ms: int) -> int:
+    """Return the delay that brings a rate back to its bound: (rate - bound) / bound * time.
+
+    A rate within its bound needs none.
+    """
+    if rate <= bound:
+        return 0
+    return round((rate - bound) / bound * measured_ms)

@@ -1,0 +1,141 @@
+"""Charges requests and answers to their clients, and mutes the connections of those that took more.
+
+Pure but for the clock it is given.  A Produce is charged by the bytes of its frame when it arrives,
+a fetch by the records of its answer before it is made, and every request by the time it held the
+loop.  The answer of a throttled client leaves at once and says for how long; its connection is
+read no further until then (KIP-219), so that a client that does not listen gains nothing.  Where
+no limit is set for anyone, a request costs one look.  Features QU01-QU03, QU20, QU22.
+"""
+
+from collections.abc import Mapping
+
+from ottla.broker.network.dispatch import RequestContext
+from ottla.broker.network.loop_clock import LoopClock
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.quotas.limits import ClientEntity, limits_of
+from ottla.broker.quotas.rates import WindowShape
+from ottla.model.limits import FRAME_LENGTH_BYTES
+from ottla.model.seams import Clock
+from ottla.model.settings.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
+from ottla.wire.apis import PRODUCE, WRITE_TXN_MARKERS
+from ottla.wire.codec_types import Message
+
+EXEMPT = frozenset({WRITE_TXN_MARKERS})
+"""What only brokers send each other; a follower's fetch is exempt too."""
+
+NS_PER_PERCENT = 10_000_000
+"""One percent of a second, in which `request_percentage` is measured."""
+
+
+class RequestCharge:
+    """What one request is charged, and for how long its client is throttled for it."""
+
+    __slots__ = ("_client_id", "_quotas", "_slot", "_user", "throttle_ms", "used_ns")
+
+    def __init__(self, quotas: "RequestQuotas", slot: ResponseSlot, user: str, client_id: str):
+        self._quotas = quotas
+        self._slot = slot
+        self._user = user
+        self._client_id = client_id
+        self.used_ns = 0
+        """Time of the loop that it took besides its handler's first turn."""
+        self.throttle_ms = 0
+
+    def on_arrived(self, frame_bytes: int) -> None:
+        """Charge a Produce for what it brings, be it refused later: it was read."""
+        quotas = self._quotas
+        now_ms = quotas.now_ms()
+        self._throttle(
+            quotas.produce.record(
+                self._user, self._client_id, FRAME_LENGTH_BYTES + frame_bytes, now_ms
+            ),
+            now_ms,
+        )
+
+    def fetch_bytes_max(self, bytes_max: int) -> int:
+        """Return how much a fetch may be given without a sure throttle."""
+        quotas = self._quotas
+        most = quotas.fetch.most_at_once(self._user, self._client_id, quotas.now_ms())
+        return bytes_max if most is None else max(1, min(bytes_max, int(most)))
+
+    def may_give(self, byte_count: int) -> bool:
+        """Charge a fetch for its records; return whether it is to be given them.
+
+        Else they are taken back from the charge, and the answer goes out without any.
+        """
+        quotas = self._quotas
+        now_ms = quotas.now_ms()
+        delay_ms = quotas.fetch.record(self._user, self._client_id, byte_count, now_ms)
+        if not delay_ms:
+            return True
+        quotas.fetch.take_back(self._user, self._client_id, byte_count, now_ms)
+        self._throttle(delay_ms, now_ms)
+        return False
+
+    def on_answer(self, response: Message, slot: ResponseSlot) -> None:
+        """Charge the request's time, and have the answer tell for how long its client waits.
+
+        Its time is its handler's, and that of its steps; not what it waited for others.
+        """
+        if self._quotas.request.is_active:
+            handled_ns = slot.handled_ns or self._quotas.now_ns()
+            self._charge_time(handled_ns - slot.started_ns + self.used_ns)
+            self.used_ns = 0
+        if self.throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(response.throttle_time_ms, self.throttle_ms)
+
+    def _charge_time(self, worked_ns: int) -> None:
+        quotas = self._quotas
+        now_ms = quotas.now_ms()
+        delay_ms = quotas.request.record(
+            self._user, self._client_id, worked_ns / NS_PER_PERCENT, now_ms
+        )
+        self._throttle(delay_ms, now_ms)
+
+    def _throttle(self, delay_ms: int, now_ms: int) -> None:
+        if delay_ms > self.throttle_ms:
+            self.throttle_ms = delay_ms
+            self._slot.mute_until(now_ms + delay_ms)
+
+
+class RequestQuotas:
+    """The quotas of a broker's clients: bytes in, bytes out, and time."""
+
+    def __init__(self, shape: WindowShape, clock: Clock, loop_clock: LoopClock) -> None:
+        self._clock = clock
+        self._loop_clock = loop_clock
+        self.produce = ClientQuotas(shape)
+        self.fetch = ClientQuotas(shape)
+        self.request = ClientQuotas(shape, throttle_ms_max=shape.window_ms)
+        self.is_active = False
+        """Whether anyone is limited in anything."""
+
+    def now_ms(self) -> int:
+        """Return the time on the monotonic clock."""
+        return self._clock.monotonic_ms()
+
+    def now_ns(self) -> int:
+        """Return the time on the loop's stopwatch."""
+        return self._loop_clock.now_ns()
+
+    def set_quotas(self, quotas: Mapping[ClientEntity, Mapping[str, float]]) -> None:
+        """Put an image's quotas in force."""
+        self.produce.set_limits(limits_of(quotas, PRODUCER_BYTE_RATE))
+        self.fetch.set_limits(limits_of(quotas, CONSUMER_BYTE_RATE))
+        self.request.set_limits(limits_of(quotas, REQUEST_PERCENTAGE))
+        self.is_active = any(each.is_active for each in (self.produce, self.fetch, self.request))
+
+    def charge(self, context: RequestContext, frame_bytes: int) -> None:
+        """Begin to charge a request that has arrived."""
+        header = context.header
+        if header.api_key in EXEMPT:
+            return
+        charge = RequestCharge(self, context.slot, context.peer.user, header.client_id or "")
+        context.slot.charge = charge
+        if header.api_key == PRODUCE and self.produce.is_active:
+            charge.on_arrived(frame_bytes)

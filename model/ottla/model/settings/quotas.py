@@ -1,0 +1,67 @@
+"""Quotas: the windows they are measured over, and the limits that an entity may have."""
+
+import math
+from dataclasses import dataclass
+
+from ottla.model.limits import INT32_MAX, INT64_MAX
+from ottla.model.settings.declare import setting
+
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+CONSUMER_BYTE_RATE = "consumer_byte_rate"
+REQUEST_PERCENTAGE = "request_percentage"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+WHOLE_LIMITS = {
+    PRODUCER_BYTE_RATE: INT64_MAX,
+    CONSUMER_BYTE_RATE: INT64_MAX,
+    CONNECTION_CREATION_RATE: INT32_MAX,
+}
+"""Limits that are whole numbers, and the largest of each."""
+
+CLIENT_KEYS = frozenset(
+    {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
+)
+"""What a user, a client id or both of them may be limited in."""
+
+IP_KEYS = frozenset({CONNECTION_CREATION_RATE})
+"""What an address may be limited in."""
+
+NOT_SERVED_KEYS = frozenset({CONTROLLER_MUTATION_RATE, CONNECTION_CREATION_RATE})
+"""Limits that nothing holds clients to in this release: setting one is refused."""
+
+
+def why_no_limit(key: str, value: float) -> str | None:
+    """Return why a quota cannot have this limit, or None where it can."""
+    if not math.isfinite(value):
+        return f"{key} must be a finite number, not {value}"
+    # An address may be refused every connection; nothing else can be limited to nothing.
+    if value < 0 or (value == 0 and key not in IP_KEYS):
+        return f"{key} must be above 0, not {value:g}"
+    most = WHOLE_LIMITS.get(key)
+    if most is not None:
+        if value != int(value):
+            return f"{key} must be a whole number, not {value:g}"
+        if value > most:
+            return f"{key} must be at most {most}, not {value:g}"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaConfig:
+    """How a broker measures what its clients use."""
+
+    window_count: int = setting(
+        11,
+        key="quota.window.num",
+        at_least=1,
+        doc="Windows over which the use of client quotas is measured: the whole ones and the one "
+        "that fills.",
+    )
+    window_s: int = setting(
+        1,
+        key="quota.window.size.seconds",
+        at_least=1,
+        doc="Length of a window of client quotas. A client that took too much of the request "
+        "quota is throttled for one window at most.",
+    )

@@ -1,0 +1,120 @@
+"""Sampled rates and token buckets: the figures of KIP-599 and of Kafka's formulas."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.broker.quotas.rates import SampledRate, WindowShape, throttle_ms
+from ottla.broker.quotas.token_bucket import TokenBucket
+
+KAFKA = WindowShape()
+
+
+def test_the_first_moments_of_a_client_are_measured_over_all_windows_but_one() -> None:
+    rate = SampledRate(KAFKA)
+
+    rate.record(1_000, 5_000)
+
+    assert rate.measured_ms(5_000) == 10_000
+    assert rate.per_second(5_000) == 100
+    assert rate.measured_ms(5_400) == 10_400
+
+
+def test_what_is_older_than_all_windows_counts_no_longer() -> None:
+    rate = SampledRate(KAFKA)
+    rate.record(1_000, 0)
+    rate.record(500, 2_000)
+
+    assert rate.per_second(10_999) == 1_500 * 1_000 / 10_999
+    assert rate.per_second(11_000) == 500 / 10
+
+
+def test_a_rate_over_one_window_has_a_millisecond_at_least() -> None:
+    rate = SampledRate(WindowShape(window_count=1, window_ms=1_000))
+
+    rate.record(3, 0)
+
+    assert rate.measured_ms(0) == 1
+    assert rate.per_second(0) == 3_000
+
+
+def test_what_is_taken_back_was_never_used() -> None:
+    rate = SampledRate(KAFKA)
+    rate.record(1_000, 0)
+    rate.record(700, 3_500)
+    rate.record(-700, 3_500)
+
+    assert rate.per_second(3_500) * rate.measured_ms(3_500) == 1_000 * 1_000
+
+
+def test_a_throttle_brings_the_rate_back_to_its_bound() -> None:
+    # (O - T) / T * W: 150 a second where 100 are allowed, over ten seconds.
+    assert throttle_ms(150, 100, 10_000) == 5_000
+    assert 150 * 10_000 / (10_000 + 5_000) == 100
+    assert throttle_ms(100, 100, 10_000) == 0
+    assert throttle_ms(99, 100, 10_000) == 0
+
+
+Records = st.lists(
+    st.tuples(st.integers(0, 1_500), st.integers(0, 10_000)), min_size=1, max_size=60
+)
+
+
+@given(records=Records, count=st.integers(1, 12), window_ms=st.sampled_from([1, 100, 1_000]))
+def test_a_rate_is_that_of_a_list_of_windows(
+    records: list[tuple[int, int]], count: int, window_ms: int
+) -> None:
+    shape = WindowShape(count, window_ms)
+    rate = SampledRate(shape)
+    windows: list[tuple[int, int, float]] = []
+    now_ms = 1_000
+    for elapsed_ms, value in records:
+        now_ms += elapsed_ms
+        if windows and now_ms - windows[-1][0] < window_ms:
+            start_ms, _, total = windows.pop()
+            windows.append((start_ms, now_ms, total + value))
+        else:
+            windows.append((now_ms, now_ms, float(value)))
+        live = [one for one in windows if now_ms - one[1] < count * window_ms]
+        elapsed = now_ms - live[0][0]
+        padded = elapsed + max(0, count - 1 - elapsed // window_ms) * window_ms
+
+        rate.record(value, now_ms)
+
+        assert rate.measured_ms(now_ms) == max(1, padded)
+        assert rate.per_second(now_ms) == sum(one[2] for one in live) * 1_000 / max(1, padded)
+
+
+def test_a_burst_is_paid_off_at_the_rate_of_its_quota() -> None:
+    # KIP-599: Q = 5, B = 500; a burst of 560 leaves a debt of 60, paid off in 12 s.
+    bucket = TokenBucket(5, WindowShape(100, 1_000), 0)
+
+    bucket.spend(560, 0)
+
+    assert bucket.burst == 500
+    assert bucket.tokens == -60
+    assert bucket.is_exhausted
+    assert bucket.throttle_ms == 12_000
+
+    bucket.fill(12_000)
+
+    assert not bucket.is_exhausted
+    assert bucket.throttle_ms == 0
+
+
+def test_no_more_is_saved_up_than_a_burst() -> None:
+    bucket = TokenBucket(5, WindowShape(100, 1_000), 0)
+    bucket.spend(100, 0)
+
+    bucket.fill(3_600_000)
+
+    assert bucket.tokens == 500
+
+
+def test_time_that_goes_backwards_fills_nothing() -> None:
+    bucket = TokenBucket(5, WindowShape(100, 1_000), 10_000)
+    bucket.spend(100, 10_000)
+
+    bucket.fill(0)
+    bucket.fill(10_000)
+
+    assert bucket.tokens == 400

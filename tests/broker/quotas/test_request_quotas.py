@@ -1,0 +1,161 @@
+"""How requests are charged: what an answer tells, and until when its connection is not read."""
+
+from ottla.broker.network.dispatch import Peer, RequestContext
+from ottla.broker.network.loop_clock import LoopClock
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import Answer
+from ottla.broker.quotas.rates import WindowShape
+from ottla.broker.quotas.request_quotas import RequestQuotas
+from ottla.metadata.image import QuotaEntity
+from ottla.wire.apis import FETCH, METADATA, PRODUCE, WRITE_TXN_MARKERS
+from ottla.wire.headers import RequestHeader
+from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.wire.messages.metadata_response import MetadataResponse
+from ottla.wire.messages.produce_response import ProduceResponse
+
+PEER = Peer(
+    connection_id=1,
+    listener_name="PLAINTEXT",
+    peer_host="10.0.0.9",
+    peer_port=40_000,
+    local_host="10.0.0.1",
+    local_port=9092,
+)
+TEST = (QuotaEntity("client-id", False, "test"),)
+
+
+class HandClock:
+    """Time that stands until the test moves it."""
+
+    now_ms = 1_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+class Owner:
+    """A connection that only notes until when it is muted."""
+
+    def __init__(self) -> None:
+        self.muted_until_ms = 0
+
+    def on_slot_completed(self, slot: ResponseSlot) -> None:
+        pass
+
+    def mute_until(self, deadline_ms: int) -> None:
+        self.muted_until_ms = max(self.muted_until_ms, deadline_ms)
+
+    def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
+        raise AssertionError
+
+    def on_answer_failed(self, fault: Exception) -> None:
+        raise fault
+
+
+class Charged:
+    """Requests of one client whose quotas are set."""
+
+    def __init__(self, **limits: float) -> None:
+        self.clock = HandClock()
+        self.loop_ns = 1
+        loop_clock = LoopClock()
+        loop_clock.now_ns = lambda: self.loop_ns
+        self.quotas = RequestQuotas(WindowShape(), self.clock, loop_clock)
+        self.quotas.set_quotas({TEST: limits} if limits else {})
+        self.owner = Owner()
+
+    def arrive(self, api_key: int, frame_bytes: int = 100, version: int = 9) -> ResponseSlot:
+        header = RequestHeader(api_key, version, 7, "test", 0)
+        slot = ResponseSlot(self.owner, header, self.loop_ns)
+        self.quotas.charge(RequestContext(header, PEER, slot, self.clock.now_ms), frame_bytes)
+        return slot
+
+
+def test_without_any_limit_nothing_is_charged() -> None:
+    assert not Charged().quotas.is_active
+
+
+def test_a_produce_above_its_rate_is_told_and_muted() -> None:
+    world = Charged(producer_byte_rate=100)
+    slot = world.arrive(PRODUCE, 1_996)
+    response = ProduceResponse()
+
+    slot.complete(response)
+
+    assert response.throttle_time_ms == 10_000
+    assert world.owner.muted_until_ms == world.clock.now_ms + 10_000
+
+
+def test_a_produce_without_an_answer_is_muted_all_the_same() -> None:
+    world = Charged(producer_byte_rate=100)
+
+    world.arrive(PRODUCE, 1_996).complete_silently()
+
+    assert world.owner.muted_until_ms == world.clock.now_ms + 10_000
+
+
+def test_the_longer_throttle_is_told() -> None:
+    world = Charged(producer_byte_rate=100)
+    response = ProduceResponse(throttle_time_ms=20_000)
+
+    world.arrive(PRODUCE, 1_996).complete(response)
+
+    assert response.throttle_time_ms == 20_000
+
+
+def test_time_of_the_loop_is_charged_in_percent_of_a_second() -> None:
+    world = Charged(request_percentage=1)
+    slot = world.arrive(METADATA)
+    # 110 ms of 10 s are 1.1 percent; a tenth above the limit takes a tenth of the time again.
+    world.loop_ns += 110_000_000
+    response = MetadataResponse()
+
+    slot.complete(response)
+
+    assert response.throttle_time_ms == 1_000
+    assert world.owner.muted_until_ms == world.clock.now_ms + 1_000
+
+
+def test_a_request_is_throttled_for_one_window_at_most() -> None:
+    world = Charged(request_percentage=1)
+    slot = world.arrive(METADATA)
+    world.loop_ns += 5_000_000_000
+    response = MetadataResponse()
+
+    slot.complete(response)
+
+    assert response.throttle_time_ms == 1_000
+
+
+def test_what_a_request_waits_for_costs_its_client_nothing() -> None:
+    world = Charged(request_percentage=1)
+    slot = world.arrive(FETCH, version=12)
+    slot.handled_ns = slot.started_ns
+    world.loop_ns += 5_000_000_000
+    response = FetchResponse()
+
+    slot.complete(response)
+
+    assert response.throttle_time_ms == 0
+
+
+def test_steps_of_an_answer_are_charged() -> None:
+    world = Charged(request_percentage=1)
+    slot = world.arrive(METADATA)
+    slot.handled_ns = slot.started_ns
+    assert slot.charge is not None
+    slot.charge.used_ns += 110_000_000
+    response = MetadataResponse()
+
+    slot.complete(response)
+
+    assert response.throttle_time_ms == 1_000
+
+
+def test_what_brokers_send_each_other_is_exempt() -> None:
+    world = Charged(request_percentage=1)
+
+    assert world.arrive(WRITE_TXN_MARKERS, version=1).charge is None

@@ -1,0 +1,134 @@
+"""AlterClientQuotas: what may be limited for whom, and that refusals store nothing."""
+
+import math
+
+import pytest
+
+from ottla.controller.rehearsal import Rehearsal
+from ottla.metadata.image import QuotaEntity
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from ottla.wire.messages.alter_client_quotas_response import AlterClientQuotasResponse
+
+RATE = "producer_byte_rate"
+LOADER = (("client-id", "loader"),)
+Entity = tuple[tuple[str, str | None], ...]
+
+
+@pytest.fixture
+def cluster() -> Rehearsal:
+    cluster = Rehearsal()
+    cluster.start(1)
+    return cluster
+
+
+def entry(entity: Entity, *limits: tuple[str, float | None]) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=type_, entity_name=name) for type_, name in entity],
+        ops=[OpData(key=key, value=limit or 0, remove=limit is None) for key, limit in limits],
+    )
+
+
+def alter(
+    cluster: Rehearsal, *entries: EntryData, validate_only: bool = False
+) -> list[tuple[int, str | None]]:
+    request = AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
+    response = cluster.forward(request)
+    assert isinstance(response, AlterClientQuotasResponse)
+    return [(one.error_code, one.error_message) for one in response.entries]
+
+
+def test_limits_are_set_changed_and_removed(cluster: Rehearsal) -> None:
+    whole = (QuotaEntity("client-id", True, ""), QuotaEntity("user", False, "anna"))
+    entity = (("user", "anna"), ("client-id", None))
+
+    assert alter(cluster, entry(entity, (RATE, 1_024), ("request_percentage", 12.5))) == [(0, None)]
+    assert dict(cluster.image.client_quotas[whole]) == {RATE: 1_024, "request_percentage": 12.5}
+
+    alter(cluster, entry(entity, (RATE, 2_048), ("request_percentage", None)))
+    assert dict(cluster.image.client_quotas[whole]) == {RATE: 2_048}
+
+    alter(cluster, entry(entity, (RATE, None)))
+    assert whole not in cluster.image.client_quotas
+
+
+def test_what_is_so_already_writes_no_record(cluster: Rehearsal) -> None:
+    alter(cluster, entry(LOADER, (RATE, 1_024)))
+    before = cluster.image
+
+    alter(cluster, entry(LOADER, (RATE, 1_024)), entry((("user", "u"),), (RATE, None)))
+
+    assert cluster.image == before
+
+
+def test_a_trial_changes_nothing(cluster: Rehearsal) -> None:
+    assert alter(cluster, entry(LOADER, (RATE, 1_024)), validate_only=True) == [(0, None)]
+    assert not cluster.image.client_quotas
+
+
+def test_entries_fail_one_by_one_and_each_as_a_whole(cluster: Rehearsal) -> None:
+    answers = alter(
+        cluster,
+        entry(LOADER, (RATE, 1_024), ("consumer_byte_rate", -1)),
+        entry((("user", None),), (RATE, 7)),
+    )
+
+    assert [code for code, _ in answers] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    assert list(cluster.image.client_quotas) == [(QuotaEntity("user", True, ""),)]
+
+
+@pytest.mark.parametrize(
+    ("key", "limit", "reason"),
+    [
+        (RATE, 0.0, "must be above 0"),
+        (RATE, -5.0, "must be above 0"),
+        (RATE, 1.5, "must be a whole number"),
+        (RATE, math.nan, "must be a finite number"),
+        (RATE, math.inf, "must be a finite number"),
+        (RATE, 1e30, "must be at most"),
+        ("request_percentage", 0.0, "must be above 0"),
+        ("controller_mutation_rate", 5.0, "is not served by this release"),
+        ("connection_creation_rate", 5.0, "Invalid configuration key"),
+        ("no_such_rate", 5.0, "Invalid configuration key"),
+    ],
+)
+def test_what_is_no_limit_is_refused(
+    cluster: Rehearsal, key: str, limit: float, reason: str
+) -> None:
+    # 0 would read as a removal in `entry`.
+    asked = EntryData(
+        entity=[EntityData(entity_type="client-id", entity_name="loader")],
+        ops=[OpData(key=key, value=limit, remove=False)],
+    )
+
+    ((code, message),) = alter(cluster, asked)
+
+    assert code == ErrorCode.INVALID_REQUEST
+    assert message is not None
+    assert reason in message
+    assert not cluster.image.client_quotas
+
+
+@pytest.mark.parametrize(
+    ("entity", "reason"),
+    [
+        ((), "Invalid empty client quota entity"),
+        ((("user", ""),), "Empty user is not supported"),
+        ((("group", "g"),), "Unhandled client quota entity type: group"),
+        ((("user", "a"), ("user", "b")), "a type is named twice"),
+        ((("ip", "10.0.0.1"), ("user", "a")), "IP entity should not be combined"),
+        ((("ip", "not an address"),), "is not an IP address"),
+    ],
+)
+def test_who_cannot_be_limited_is_refused(cluster: Rehearsal, entity: Entity, reason: str) -> None:
+    ((code, message),) = alter(cluster, entry(entity, (RATE, 5)))
+
+    assert code == ErrorCode.INVALID_REQUEST
+    assert message is not None
+    assert reason in message
+    assert not cluster.image.client_quotas
