@@ -54,7 +54,10 @@ def test_what_was_looked_at_is_named_in_order() -> None:
 
 
 def test_only_the_limits_of_one_key_are_taken() -> None:
-    quotas = {(ANNA,): {"producer_byte_rate": 7.0}, (LOADER,): {"consumer_byte_rate": 8.0}}
+    quotas: dict[ClientEntity, dict[str, float]] = {
+        (ANNA,): {"producer_byte_rate": 7.0},
+        (LOADER,): {"consumer_byte_rate": 8.0},
+    }
 
     limits = limits_of(quotas, "producer_byte_rate")
 

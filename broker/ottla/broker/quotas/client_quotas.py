@@ -1,6 +1,6 @@
 """What each client used of one quota, and how long it is throttled for it.
 
-Pure; the time goes in.  Usage outlives a change of limits: only the bound is replaced.  Names are
+Pure; the time goes in.  ClientUsage outlives a change of limits: only the bound is replaced.  Names are
 the clients' own, so what is kept of them is bounded: long ones by a digest, many by forgetting
 those that were idle longest.  Features QU14, QU16, QU24, QU25.
 """
@@ -20,7 +20,7 @@ NAME_CHARS_MAX = 128
 """Longer names are kept as a digest: the protocol allows 32 KiB."""
 
 
-class Usage:
+class ClientUsage:
     """What one client used."""
 
     __slots__ = ("last_ms", "limit", "rate", "throttled_until_ms")
@@ -39,9 +39,9 @@ class ClientQuotas:
         self.shape = shape
         self._throttle_ms_max = throttle_ms_max
         self._limits = Limits()
-        self._usages: dict[tuple[str, str], Usage] = {}
+        self._usages: dict[tuple[str, str], ClientUsage] = {}
         """By the names that usage is counted under, those used last behind."""
-        self._found: dict[tuple[str, str], tuple[Match, Usage] | None] = {}
+        self._found: dict[tuple[str, str], tuple[Match, ClientUsage] | None] = {}
         """What was found for a user and client id since the limits changed."""
 
     @property
@@ -50,7 +50,7 @@ class ClientQuotas:
         return bool(self._limits)
 
     @property
-    def usages(self) -> dict[tuple[str, str], Usage]:
+    def usages(self) -> dict[tuple[str, str], ClientUsage]:
         """What is known of each client that is limited."""
         return self._usages
 
@@ -107,7 +107,7 @@ class ClientQuotas:
         if idle:
             self._found.clear()
 
-    def _find(self, user: str, client_id: str, now_ms: int) -> tuple[Match, Usage] | None:
+    def _find(self, user: str, client_id: str, now_ms: int) -> tuple[Match, ClientUsage] | None:
         if not self._limits:
             return None
         names = user, client_id
@@ -123,7 +123,7 @@ class ClientQuotas:
             self._found[names] = found
         return found
 
-    def _usage(self, match: Match, now_ms: int) -> Usage:
+    def _usage(self, match: Match, now_ms: int) -> ClientUsage:
         user, client_id = match.counted_as
         names = _short(user), _short(client_id)
         usage = self._usages.pop(names, None)
@@ -131,7 +131,7 @@ class ClientQuotas:
             while len(self._usages) >= USAGES_MAX:
                 del self._usages[next(iter(self._usages))]
                 self._found.clear()
-            usage = Usage(SampledRate(self.shape))
+            usage = ClientUsage(SampledRate(self.shape))
             usage.last_ms = now_ms
         usage.limit = match.limit
         self._usages[names] = usage
