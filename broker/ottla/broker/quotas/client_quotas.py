@@ -1,8 +1,8 @@
 """What each client used of one quota, and how long it is throttled for it.
 
-Pure; the time goes in.  ClientUsage outlives a change of limits: only the bound is replaced.  Names are
-the clients' own, so what is kept of them is bounded: long ones by a digest, many by forgetting
-those that were idle longest.  Features QU14, QU16, QU24, QU25.
+Pure; the time goes in.  What was used outlives a change of limits: only the bound is replaced.
+Names are the clients' own, so what is kept of them is bounded: long ones by a digest, many by
+forgetting those that were idle longest.  Features QU14, QU16, QU24, QU25.
 """
 
 from hashlib import blake2b
