@@ -81,6 +81,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "logs",
         "groups",
         "transactions",
+        "quotas",
         "metrics",
         "pipelines",
         "lab",

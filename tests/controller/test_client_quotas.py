@@ -5,8 +5,8 @@ import math
 import pytest
 
 from ottla.controller.rehearsal import Rehearsal
-from ottla.metadata.image import QuotaEntity
 from ottla.model.errors import ErrorCode
+from ottla.model.quota_limits import QuotaEntity
 from ottla.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,

@@ -18,12 +18,12 @@ from ottla.metadata.image import (
     MetadataImage,
     PartitionState,
     Provenance,
-    QuotaEntity,
     RecoveryState,
 )
 from ottla.metadata.records import Record
 from ottla.metadata.snapshot import records_of
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.quota_limits import QuotaEntity
 from ottla.proto import metadata_pb2
 
 HOME = UUID(int=0xD000)

@@ -46,6 +46,9 @@ COMMANDS = {
     "txn": Command(
         "ottla.cli.transactions.txn", "list and describe transactions, find and abort hanging ones"
     ),
+    "quota": Command(
+        "ottla.cli.quotas.quota", "limit what users and clients may use, and see which limit holds"
+    ),
     "produce": Command("ottla.cli.records.produce", "write records from standard input"),
     "consume": Command("ottla.cli.records.consume", "print records"),
     "log": Command(

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from ottla.client.admin_parts.admin_cleaner import CleanerCalls
 from ottla.client.admin_parts.admin_cluster import ClusterCalls
 from ottla.client.admin_parts.admin_groups import GroupCalls
+from ottla.client.admin_parts.admin_quotas import QuotaCalls
 from ottla.client.admin_parts.admin_replicas import ReplicaCalls
 from ottla.client.admin_parts.admin_telemetry import TelemetryCalls
 from ottla.client.admin_parts.admin_topics import TopicCalls
@@ -30,6 +31,7 @@ class Admin(
     CleanerCalls,
     GroupCalls,
     TransactionCalls,
+    QuotaCalls,
     ClusterCalls,
 ):
     """An operator's view; made by `open_admin`."""

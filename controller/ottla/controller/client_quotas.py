@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
 from ottla.controller.decision import Decision, Draft
-from ottla.metadata.image import MetadataImage, QuotaEntity
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, client_quota_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
+from ottla.model.quota_limits import QuotaEntity
 from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS, NOT_SERVED_KEYS, why_no_limit
 from ottla.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,

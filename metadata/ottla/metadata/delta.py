@@ -15,12 +15,12 @@ from ottla.metadata.image import (
     ConfigResource,
     MetadataImage,
     Provenance,
-    QuotaEntity,
     Topic,
 )
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import TOPIC_RESOURCE, Record
 from ottla.model.ids import NodeId, TopicIdPartition
+from ottla.model.quota_limits import QuotaEntity
 
 
 class MetadataDelta:

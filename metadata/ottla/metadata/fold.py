@@ -19,7 +19,6 @@ from ottla.metadata.image import (
     FeatureRange,
     MetadataImage,
     PartitionState,
-    QuotaEntity,
     RecoveryState,
     Topic,
 )
@@ -27,6 +26,7 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import TOPIC_RESOURCE, Record
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, NodeId, ProducerId, TopicIdPartition
+from ottla.model.quota_limits import QuotaEntity
 from ottla.proto import metadata_pb2 as pb
 
 

@@ -23,6 +23,7 @@ from ottla.model.ids import (
     ProducerId,
     TopicIdPartition,
 )
+from ottla.model.quota_limits import QuotaEntity
 
 FIRST_EPOCH = Epoch(0)
 FIRST_PRODUCER_ID = ProducerId(0)
@@ -124,14 +125,6 @@ class Topic:
     name: str
     id: UUID
     partitions: PersistentMap[int, PartitionState] = field(default_factory=PersistentMap)
-
-
-class QuotaEntity(NamedTuple):
-    """One part of whom a quota is for: a user, a client id, an ip, or the default of these."""
-
-    type: str
-    is_default: bool
-    name: str
 
 
 class Provenance(NamedTuple):

@@ -12,11 +12,11 @@ from google.protobuf.message import DecodeError
 from ottla.metadata.image import (
     BrokerRegistration,
     PartitionState,
-    QuotaEntity,
     RecoveryState,
 )
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId
+from ottla.model.quota_limits import QuotaEntity
 from ottla.proto import metadata_pb2 as pb
 
 Record = pb.MetadataRecord

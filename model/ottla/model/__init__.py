@@ -5,6 +5,7 @@ errors.py    Kafka's error codes as one table, and the families of exceptions
 background_driver.py  restarts a background task that met a bug
 explanations.py  the messages of one answer, bounded
 unexpected_errors.py  counts and logs what nobody foresaw, at an owner's edge
+quota_limits.py  which of eight levels a client's quota is set at
 limits.py    the bounds of the house and the relations between them, asserted
 seams.py     Clock, Rng and Transport: how time, chance and other machines come in
 buggify.py   rare choices that only the deterministic world takes

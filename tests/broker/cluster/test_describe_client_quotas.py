@@ -8,9 +8,10 @@ from ottla.broker.cluster.describe_client_quotas import ANY, DEFAULT, EXACT, Des
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.steps import run_through
 from ottla.metadata import fold
-from ottla.metadata.image import EMPTY, QuotaEntity
+from ottla.metadata.image import EMPTY
 from ottla.metadata.records import client_quota_record
 from ottla.model.errors import ErrorCode
+from ottla.model.quota_limits import QuotaEntity
 from ottla.wire.messages.describe_client_quotas_request import (
     ComponentData,
     DescribeClientQuotasRequest,

@@ -4,9 +4,8 @@ import pytest
 
 from ottla.broker.quotas import client_quotas
 from ottla.broker.quotas.client_quotas import IDLE_MS_MAX, ClientQuotas
-from ottla.broker.quotas.limits import Limits
 from ottla.broker.quotas.rates import WindowShape
-from ottla.metadata.image import QuotaEntity
+from ottla.model.quota_limits import Limits, QuotaEntity
 
 LOADER = (QuotaEntity("client-id", False, "loader"),)
 ANY_CLIENT = (QuotaEntity("client-id", True, ""),)

@@ -6,7 +6,7 @@ from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer
 from ottla.broker.quotas.rates import WindowShape
 from ottla.broker.quotas.request_quotas import RequestQuotas
-from ottla.metadata.image import QuotaEntity
+from ottla.model.quota_limits import QuotaEntity
 from ottla.wire.apis import FETCH, METADATA, PRODUCE, WRITE_TXN_MARKERS
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.fetch_response import FetchResponse

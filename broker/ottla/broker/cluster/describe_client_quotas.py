@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.steps import Answer, StepPace
-from ottla.metadata.image import QuotaEntity
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.quota_limits import QuotaEntity
 from ottla.wire.messages.describe_client_quotas_request import (
     ComponentData,
     DescribeClientQuotasRequest,

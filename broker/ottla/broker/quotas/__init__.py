@@ -4,8 +4,7 @@ Rates
 rates.py          a rate over sampled windows, and how long it takes to come back to a bound
 token_bucket.py   credit that fills evenly and is spent in bursts
 
-Who and how much
-limits.py         limits by user and client id, and which of eight levels holds for a client
+Use
 client_quotas.py  what each client used of one quota, and how long it is throttled
 
 Effect

@@ -20,12 +20,12 @@ from ottla.metadata.image import (
     MetadataImage,
     PartitionState,
     Provenance,
-    QuotaEntity,
 )
 from ottla.metadata.records import Record, decode_record, encode_record
 from ottla.metadata.snapshot import records_of
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.quota_limits import QuotaEntity
 from ottla.node.record_batches import batch_of, replay
 from ottla.node.snapshot_file import SnapshotFile
 from ottla.proto import metadata_pb2 as pb

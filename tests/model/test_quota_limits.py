@@ -2,8 +2,7 @@
 
 import pytest
 
-from ottla.broker.quotas.limits import LEVELS, ClientEntity, Limits, limits_of
-from ottla.metadata.image import QuotaEntity
+from ottla.model.quota_limits import LEVELS, ClientEntity, Limits, QuotaEntity, limits_of
 
 ANNA = QuotaEntity("user", False, "anna")
 ANY_USER = QuotaEntity("user", True, "")

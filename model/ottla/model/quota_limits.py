@@ -8,7 +8,14 @@ credit.  Seed 003, "entity resolution order"; features QU10, QU11, QU17.
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.metadata.image import QuotaEntity
+
+class QuotaEntity(NamedTuple):
+    """One part of whom a quota is for: a user, a client id, an ip, or the default of these."""
+
+    type: str
+    is_default: bool
+    name: str
+
 
 USER, CLIENT_ID = "user", "client-id"
 

@@ -1,0 +1,206 @@
+"""`ottla quota list|set|delete|explain|export|apply`."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla.cli.common import (
+    add_cluster_arguments,
+    add_format_argument,
+    bootstrap_of,
+    counted,
+    print_json,
+    run_async,
+)
+from ottla.cli.outcomes import show
+from ottla.cli.quotas.quota_files import changes_to, exported, imported, owner_of
+from ottla.cli.terminal import say
+from ottla.client.admin import Admin, open_admin
+from ottla.client.admin_parts.admin_quotas import QuotaChange, QuotaOwner
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.quota_limits import limits_of
+from ottla.model.settings.quotas import CLIENT_KEYS, NOT_SERVED_KEYS
+
+COLUMNS = ("USER", "CLIENT-ID", "IP", "KEY", "LIMIT")
+EXPLAIN_COLUMNS = ("KEY", "USER", "CLIENT-ID", "LIMIT", "HOLDS")
+DEFAULT = "<default>"
+"""How Kafka's tools call the default of a type."""
+
+UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000,
+         "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}  # fmt: skip
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of 'ottla quota'."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    list_ = verbs.add_parser("list", help="list every limit")
+    set_ = verbs.add_parser("set", help="set limits of a user, a client id, or both")
+    delete_ = verbs.add_parser("delete", help="remove limits")
+    explain_ = verbs.add_parser("explain", help="show which limit holds for a client, and why")
+    export_ = verbs.add_parser("export", help="print all limits as JSON, for 'apply'")
+    apply_ = verbs.add_parser("apply", help="make limits those of a file; again changes nothing")
+    for verb in (set_, delete_):
+        verb.add_argument("--user", metavar="NAME", help=f"whom for; {DEFAULT} for any other user")
+        verb.add_argument("--client-id", metavar="NAME", help=f"likewise; {DEFAULT} for any other")
+    set_.add_argument(
+        "limits", nargs="+", metavar="KEY=LIMIT", help="such as producer_byte_rate=5M (bytes/s)"
+    )
+    delete_.add_argument("keys", nargs="*", metavar="KEY", help="default: all of them")
+    explain_.add_argument("--user", default="ANONYMOUS", metavar="NAME")
+    explain_.add_argument("--client-id", default="", metavar="NAME")
+    apply_.add_argument("-f", "--file", required=True, metavar="FILE", help="as 'export' prints")
+    apply_.add_argument("--prune", action="store_true", help="also remove what is not in the file")
+    for verb in (list_, set_, delete_, explain_, export_, apply_):
+        add_cluster_arguments(verb)
+    for verb in (list_, set_, delete_, explain_, apply_):
+        add_format_argument(verb)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one verb against the cluster."""
+
+    async def body() -> int:
+        async with open_admin(bootstrap_of(arguments)) as admin:
+            return await VERBS[arguments.verb](admin, arguments)
+
+    return run_async(body)
+
+
+async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
+    """List the limits of all owners."""
+    found = await admin.describe_quotas()
+    rows = [
+        (*_owner_cells(owner), key, limit)
+        for owner in sorted(found)
+        for key, limit in sorted(found[owner].items())
+    ]
+    show(arguments, COLUMNS, [_readable(arguments, row) for row in rows], command="quota")
+    return 0
+
+
+async def set_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Set limits of one owner."""
+    limits: dict[str, float | None] = {}
+    for text in arguments.limits:
+        key, _, value = text.partition("=")
+        limits[key] = parse_limit(key, value)
+    return await _change(admin, arguments, [QuotaChange(_owner(arguments), limits)])
+
+
+async def delete_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Remove limits of one owner."""
+    owner = _owner(arguments)
+    present = (await admin.describe_quotas()).get(owner, {})
+    missing = [key for key in arguments.keys if key not in present]
+    if missing or not present:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"there is no {missing[0] if missing else 'limit'} to delete; see 'ottla quota list'",
+        )
+    gone: dict[str, float | None] = dict.fromkeys(arguments.keys or sorted(present))
+    return await _change(admin, arguments, [QuotaChange(owner, gone)])
+
+
+async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Show the eight levels of each quota for one client, and which of them holds."""
+    found = await admin.describe_quotas()
+    rows = []
+    for key in sorted(CLIENT_KEYS - NOT_SERVED_KEYS):
+        has_match = False
+        for owner, limit in limits_of(found, key).considered(arguments.user, arguments.client_id):
+            holds = limit is not None and not has_match
+            has_match |= holds
+            user, client_id, _ = _owner_cells(owner)
+            rows.append((key, user, client_id, limit, "yes" if holds else None))
+    show(arguments, EXPLAIN_COLUMNS, [_readable(arguments, row) for row in rows], command="quota")
+    return 0
+
+
+async def export(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Print every limit as a file for `apply`."""
+    print_json(exported(await admin.describe_quotas()))
+    return 0
+
+
+async def apply(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Make the limits those of a file, all owners in one request."""
+    try:
+        content = json.loads(Path(arguments.file).read_text())
+    except OSError as error:
+        raise ConfigError("--file", f"{arguments.file}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError("--file", f"{arguments.file} is no JSON: {error}") from error
+    wanted = imported(content)
+    changes = changes_to(wanted, await admin.describe_quotas(), prunes=arguments.prune)
+    if not changes and arguments.format != "json":
+        say(f"nothing to change: {counted(len(wanted), 'owner')} have these limits already")
+        return 0
+    return await _change(admin, arguments, changes)
+
+
+async def _change(
+    admin: Admin, arguments: argparse.Namespace, changes: Sequence[QuotaChange]
+) -> int:
+    refusals = await admin.alter_quotas(changes) if changes else []
+    rows = [
+        (*_owner_cells(change.owner), key, limit)
+        for change, refusal in zip(changes, refusals, strict=True)
+        if refusal is None
+        for key, limit in change.limits.items()
+    ]
+    show(
+        arguments,
+        COLUMNS,
+        [_readable(arguments, row) for row in rows],
+        [refusal for refusal in refusals if refusal is not None],
+        command="quota",
+    )
+    return 0
+
+
+def parse_limit(key: str, text: str) -> float:
+    """Read a limit such as 12.5, 5M (millions) or 5Mi (of 1,048,576).
+
+    Raises ConfigError for what is no number.
+    """
+    digits = text.rstrip("kKmMgGiI")
+    unit = UNITS.get(text[len(digits) :].lower())
+    try:
+        if unit is None:
+            raise ValueError
+        return float(digits) * unit
+    except ValueError:
+        raise ConfigError(
+            key or "KEY=LIMIT", f"is {text!r}; give a number, such as 12.5, 5M or 5Mi"
+        ) from None
+
+
+def _owner(arguments: argparse.Namespace) -> QuotaOwner:
+    named = (("user", arguments.user), ("client-id", arguments.client_id))
+    parts = [(type_, None if name == DEFAULT else name) for type_, name in named if name]
+    if not parts:
+        raise ConfigError("--user", "and --client-id are missing; name at least one of them")
+    return owner_of(parts)
+
+
+def _owner_cells(owner: QuotaOwner) -> tuple[str | None, str | None, str | None]:
+    cells = {part.type: DEFAULT if part.is_default else part.name for part in owner}
+    return cells.get("user"), cells.get("client-id"), cells.get("ip")
+
+
+def _readable(arguments: argparse.Namespace, row: tuple[object, ...]) -> tuple[object, ...]:
+    """Return a row as it is for JSON, with short numbers for people."""
+    if arguments.format == "json":
+        return row
+    return tuple(f"{cell:,.10g}" if isinstance(cell, float) else cell for cell in row)
+
+
+VERBS = {
+    "list": list_quotas,
+    "set": set_quotas,
+    "delete": delete_quotas,
+    "explain": explain,
+    "export": export,
+    "apply": apply,
+}

@@ -1,0 +1,81 @@
+"""Limits as JSON, and what it takes to make a cluster's limits those of a file.  Pure.
+
+A file is a list of objects: `{"user": "anna", "client-id": null, "limits": {"producer_byte_rate":
+1048576}}`.  A part with null is the default of its type; a part that is left out does not count.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.client.admin_parts.admin_quotas import QuotaChange, QuotaOwner
+from ottla.model.errors import ConfigError
+from ottla.model.quota_limits import QuotaEntity
+
+PARTS = ("user", "client-id", "ip")
+LIMITS = "limits"
+
+AllLimits = Mapping[QuotaOwner, Mapping[str, float]]
+
+
+def exported(limits: AllLimits) -> list[dict[str, object]]:
+    """Return limits as they stand in a file, sorted by their owners."""
+    return [
+        {
+            **{part.type: None if part.is_default else part.name for part in owner},
+            LIMITS: dict(sorted(limits[owner].items())),
+        }
+        for owner in sorted(limits)
+    ]
+
+
+def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
+    """Return the limits of a file.  Raises ConfigError with what is wrong in which entry."""
+    if not isinstance(content, list):
+        raise ConfigError("--file", "must hold a list of owners and their limits")
+    found: dict[QuotaOwner, dict[str, float]] = {}
+    for number, entry in enumerate(content, 1):
+        owner, limits = _entry(entry, f"entry {number}")
+        if owner in found:
+            raise ConfigError("--file", f"entry {number} has an owner that came before")
+        found[owner] = limits
+    return found
+
+
+def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[QuotaChange]:
+    """Return what makes the limits those that are wanted; others go only with `prunes`."""
+    owners = [*wanted, *(owner for owner in present if prunes and owner not in wanted)]
+    changes = []
+    for owner in owners:
+        has, wants = present.get(owner, {}), wanted.get(owner, {})
+        limits: dict[str, float | None] = {
+            key: limit for key, limit in wants.items() if has.get(key) != limit
+        }
+        if prunes:
+            limits |= {key: None for key in has if key not in wants}
+        if limits:
+            changes.append(QuotaChange(owner, limits))
+    return changes
+
+
+def owner_of(parts: Iterable[tuple[str, str | None]]) -> QuotaOwner:
+    """Return an owner by its types and names; None is the default of a type."""
+    return tuple(sorted(QuotaEntity(type_, name is None, name or "") for type_, name in parts))
+
+
+def _entry(entry: Any, place: str) -> tuple[QuotaOwner, dict[str, float]]:
+    if not isinstance(entry, dict):
+        raise ConfigError("--file", f"{place} must be an object with an owner and limits")
+    strange = entry.keys() - {*PARTS, LIMITS}
+    if strange:
+        raise ConfigError("--file", f"{place} has {sorted(strange)[0]!r}, which nothing knows")
+    owner = owner_of((part, entry[part]) for part in PARTS if part in entry)
+    if not owner:
+        raise ConfigError("--file", f"{place} names no user, client-id or ip")
+    if not all(isinstance(part.name, str) for part in owner):
+        raise ConfigError("--file", f"{place} has a name that is no text")
+    limits = entry.get(LIMITS)
+    if not isinstance(limits, dict) or not all(
+        isinstance(limit, int | float) and not isinstance(limit, bool) for limit in limits.values()
+    ):
+        raise ConfigError("--file", f"{place} must have limits: an object of numbers")
+    return owner, {key: float(limit) for key, limit in limits.items()}
