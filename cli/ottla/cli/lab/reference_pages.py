@@ -54,7 +54,8 @@ FEATURES = (
     ("several log directories", "yes", "a failed one goes offline; replicas move between them"),
     ("log compaction", "yes", "in processes of its own; `ottla cleaner` shows and steers it"),
     ("transactions, with offsets of groups", "yes", "both protocols (KIP-98, KIP-890)"),
-    ("quotas, replication throttles", "no", ""),
+    ("quotas of bytes and of request time", "yes", "by user and client id; `ottla quota`"),
+    ("quotas of controller mutations and connections, replication throttles", "no", ""),
     ("TLS, SASL, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
     ("share groups, streams groups, tiered storage", "no", ""),
 )
