@@ -83,7 +83,7 @@ UNKNOWN_SOFTWARE = "unknown"
 
 
 ANONYMOUS = "ANONYMOUS"
-"""The user that a client is where nobody has to say who they are, as Kafka calls it."""
+"""The user of clients that are not authenticated, as Kafka calls it."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
