@@ -77,7 +77,7 @@ def produce_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
     """
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.is_add:
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    return offsets_code(code, operation)
+    return _told_to_all(code, operation)
 
 
 def offsets_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
@@ -85,6 +85,10 @@ def offsets_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
     if code is ErrorCode.NETWORK_EXCEPTION:
         # Clients ask again without looking for another coordinator of the group.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return _told_to_all(code, operation)
+
+
+def _told_to_all(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
     if code in _RETRIED_AS_REPLICAS:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:
