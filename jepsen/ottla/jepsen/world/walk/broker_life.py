@@ -78,6 +78,7 @@ class AnswerSlot:
 
     __slots__ = ("_on_answer", "on_abandoned", "times")
     is_abandoned = False
+    charge = None
 
     def __init__(self, on_answer: OnAnswer) -> None:
         self._on_answer = on_answer
