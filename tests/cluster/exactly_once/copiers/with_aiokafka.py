@@ -6,6 +6,7 @@ goes on where the last committed transaction ends.
 """
 
 import asyncio
+import signal
 import sys
 from collections.abc import Collection
 from typing import Any
@@ -14,6 +15,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.errors import InvalidProducerEpoch, ProducerFenced
 
 FENCED = 3
+BATCH_S = 15
+"""A member of aiokafka that is fenced out of its group in the midst of a rebalance may wait without
+an end: SIGALRM ends a process that has copied nothing for so long, and its successor goes on."""
 bootstrap, source, target = sys.argv[1:]
 
 
@@ -62,11 +66,13 @@ async def copy() -> None:
     own = OwnPositions(consumer)
     consumer.subscribe([source], listener=own)
     # The producer first: it ends what an earlier one left open, and offsets with it.
+    signal.alarm(BATCH_S)
     async with producer, consumer:
         while True:
             async with own.turn:
                 found = await consumer.getmany(timeout_ms=200, max_records=50)
                 if found:
+                    signal.alarm(BATCH_S)
                     own.positions |= await copy_batch(producer, found)
 
 
