@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 pytestmark = pytest.mark.cluster
 
-KILL_COUNT = int(os.environ.get("OTTLA_KILLS", "6"))
+KILL_COUNT = int(os.environ.get("OTTLA_KILLS", "3"))
 PARTITION_COUNT = 3
 TOPIC = "payments"
 TIMEOUT_S = 120
