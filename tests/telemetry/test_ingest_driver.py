@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.model.errors import ErrorCode
 from ottla.model.limits import MIB
@@ -25,8 +25,6 @@ from ottla.telemetry.otlp import decode, label, points_of
 from ottla.telemetry.otlp_bounds import RESOURCES_MAX
 from ottla.telemetry.push_work import Pending, Taken, Worker
 from ottla.wire.compression import Codec, compress
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 Build = Callable[..., Any]
 NAME = "org.apache.kafka.producer.record.send.total"
@@ -68,7 +66,11 @@ class Answers:
 
 
 async def test_a_push_reaches_every_sink_and_its_series(
-    labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     sinks, series, answers = (Shelf(), Shelf()), ClientSeries(), Answers()
     ingest = Ingest(sinks=sinks, series=series)
@@ -93,7 +95,11 @@ async def test_a_push_reaches_every_sink_and_its_series(
 
 
 async def test_each_bad_push_has_its_own_error_and_the_others_pass(
-    labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     shelf = Shelf()
     ingest = Ingest(sinks=[shelf])
@@ -130,6 +136,7 @@ async def test_a_push_that_meets_a_bug_is_refused_and_the_others_pass(
     pushed: Build,
     nursery: trio.Nursery,
     monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
 ) -> None:
     errors, shelf, answers = UnexpectedErrors(), Shelf(), Answers()
     ingest = Ingest(sinks=[shelf], errors=errors)
@@ -154,7 +161,7 @@ async def test_a_push_that_meets_a_bug_is_refused_and_the_others_pass(
 
 
 async def test_an_empty_push_is_taken_and_goes_nowhere(
-    labels_of: Build, nursery: trio.Nursery
+    labels_of: Build, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     shelf, answers = Shelf(), Answers()
     ingest = Ingest(sinks=[shelf], series=ClientSeries())
@@ -171,6 +178,7 @@ async def test_beyond_the_bound_a_push_is_throttled_at_once(
     pushed: Build,
     monkeypatch: pytest.MonkeyPatch,
     nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     payload = pushed(counter(NAME, 1))
     monkeypatch.setattr(ingest_driver, "PENDING_PUSHES_MAX", 3)
@@ -189,7 +197,11 @@ async def test_beyond_the_bound_a_push_is_throttled_at_once(
 
 
 async def test_what_small_pushes_unpack_to_counts_into_the_bound(
-    labels_of: Build, counter: Build, pushed: Build, monkeypatch: pytest.MonkeyPatch
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
 ) -> None:
     content = pushed(counter(NAME, 1, note="x" * 4_000))
     monkeypatch.setattr(ingest_driver, "PENDING_BYTES_MAX", 2 * len(content))
@@ -201,7 +213,12 @@ async def test_what_small_pushes_unpack_to_counts_into_the_bound(
 
 
 async def test_what_is_not_small_is_answered_when_the_worker_has_seen_it(
-    labels_of: Build, counter: Build, gauge: Build, pushed: Build, nursery: trio.Nursery
+    labels_of: Build,
+    counter: Build,
+    gauge: Build,
+    pushed: Build,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     answers, shelf = Answers(), Shelf()
     ingest = Ingest(sinks=[shelf])
@@ -222,36 +239,46 @@ async def test_what_is_not_small_is_answered_when_the_worker_has_seen_it(
 
 
 async def test_a_lone_push_waits_a_little_for_others_but_many_do_not(
-    labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     shelf = Shelf()
     ingest = Ingest(sinks=[shelf])
     nursery.start_soon(ingest.run)
     payload = pushed(counter(NAME, 1))
     began = trio.current_time()
-    for count in (1, GATHER_PUSHES):
+    for clients in (range(1), range(1, 1 + GATHER_PUSHES)):
         await wait_all_tasks_blocked()
-        for _ in range(count):
-            ingest.submit(labels_of(), 0, payload, 0, print)
-        await shelf.wait_for(count)
+        for number in clients:  # a client that is known is not taken to the worker
+            ingest.submit(labels_of(number), 0, payload, 0, print)
+        await shelf.wait_for(len(clients))
         shelf.pushes.clear()
-        took_ms = 1e3 * (trio.current_time() - began)
-        assert GATHER_MS <= took_ms < 2 * GATHER_MS, "only the lone one waited"
+        waited_ms = 1e3 * (trio.current_time() - began)
+        assert waited_ms == pytest.approx(GATHER_MS), "only the lone one waited"
 
 
+@pytest.mark.parametrize("count", [GATHER_PUSHES - 1, 5 * GATHER_PUSHES])
 async def test_a_flush_waits_until_what_is_there_was_handed_on(
-    labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
+    count: int,
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     shelf = Shelf()
     ingest = Ingest(sinks=[shelf])
     await ingest.flush()
     nursery.start_soon(ingest.run)
-    for number in range(40):
+    for number in range(count):
         ingest.submit(labels_of(), 0, pushed(counter(NAME, 1)), number, lambda _: None)
     began = trio.current_time()
     await ingest.flush()
-    assert [push.received_ms for push in shelf.pushes] == list(range(40))
-    assert trio.current_time() - began < GATHER_MS / 1e3, "and nobody waits for company"
+    assert [push.received_ms for push in shelf.pushes] == list(range(count))
+    assert trio.current_time() == began, "and nobody waits for company"
 
 
 class Clients:
@@ -281,7 +308,12 @@ def clients(nursery: trio.Nursery) -> Clients:
 
 
 async def test_a_push_like_the_one_before_is_done_at_once_and_comes_to_the_same(
-    clients: Clients, labels_of: Build, counter: Build, gauge: Build, pushed: Build
+    clients: Clients,
+    labels_of: Build,
+    counter: Build,
+    gauge: Build,
+    pushed: Build,
+    autojump_clock: MockClock,
 ) -> None:
     pushes = [pushed(counter(NAME, number), gauge("level", number / 2)) for number in range(1, 5)]
     found = [await clients.push(labels_of(), payload) for payload in pushes]
@@ -297,7 +329,12 @@ async def test_a_push_like_the_one_before_is_done_at_once_and_comes_to_the_same(
 
 
 async def test_what_is_not_like_the_one_before_goes_the_long_way_and_is_known_from_then_on(
-    clients: Clients, labels_of: Build, counter: Build, gauge: Build, pushed: Build
+    clients: Clients,
+    labels_of: Build,
+    counter: Build,
+    gauge: Build,
+    pushed: Build,
+    autojump_clock: MockClock,
 ) -> None:
     one, two = pushed(counter(NAME, 1)), pushed(counter(NAME, 1), gauge("level", 1))
     assert [await clients.push(labels_of(), payload) for payload in (one, one, two, two, one)] == [
@@ -315,7 +352,7 @@ async def test_what_is_not_like_the_one_before_goes_the_long_way_and_is_known_fr
 
 
 async def test_a_client_whose_pushes_are_never_alike_is_not_learned_for_ever(
-    clients: Clients, labels_of: Build, gauge: Build, pushed: Build
+    clients: Clients, labels_of: Build, gauge: Build, pushed: Build, autojump_clock: MockClock
 ) -> None:
     for number in range(MISSES_MAX + 2):
         assert not await clients.push(labels_of(), pushed(gauge("x" * (number + 1), 1)))
@@ -327,7 +364,7 @@ async def test_a_client_whose_pushes_are_never_alike_is_not_learned_for_ever(
 
 
 async def test_a_push_does_not_overtake_one_of_its_client_that_waits(
-    clients: Clients, labels_of: Build, gauge: Build, pushed: Build
+    clients: Clients, labels_of: Build, gauge: Build, pushed: Build, autojump_clock: MockClock
 ) -> None:
     plain, other = pushed(gauge("level", 1)), pushed(gauge("another", 1))
     await clients.push(labels_of(), plain)
@@ -341,7 +378,7 @@ async def test_a_push_does_not_overtake_one_of_its_client_that_waits(
 
 
 async def test_a_client_that_went_is_not_known_any_more(
-    clients: Clients, labels_of: Build, gauge: Build, pushed: Build
+    clients: Clients, labels_of: Build, gauge: Build, pushed: Build, autojump_clock: MockClock
 ) -> None:
     payload = pushed(gauge("level", 1))
     await clients.push(labels_of(), payload)
@@ -355,7 +392,11 @@ async def test_a_client_that_went_is_not_known_any_more(
 
 
 async def test_a_turn_that_unpacks_to_much_ends_early_and_loses_nothing(
-    labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     large = compress(Codec.ZSTD, pushed(counter(NAME, 1, note="x" * 9 * MIB)))
     pending = [Pending(number, labels_of(), 4, large, 0, print) for number in range(5)]
@@ -380,7 +421,11 @@ def test_a_turn_that_has_many_points_ends_early(
 
 
 async def test_what_a_client_pushed_before_it_went_makes_no_series(
-    labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     shelf, series, answers = Shelf(), ClientSeries(), Answers()
     ingest = Ingest(sinks=[shelf], series=series)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock, assert_checkpoints
 
 from ottla.client import Committed, ConsumerConfig, ErrorCode, RefusedError, TopicPartition
 from ottla.client.groups.committer import Committer, PendingCommit
@@ -23,8 +23,6 @@ from ottla.wire.messages.offset_commit_response import (
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 CONFIG = ConsumerConfig(group_id="g", default_api_timeout_ms=1_000, retry_backoff_ms=100)
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 class World:
@@ -94,7 +92,9 @@ async def open_world() -> AsyncIterator[World]:
         yield world
 
 
-async def test_commits_asked_for_meanwhile_travel_together_and_the_last_one_counts() -> None:
+async def test_commits_asked_for_meanwhile_travel_together_and_the_last_one_counts(
+    autojump_clock: MockClock,
+) -> None:
     async with open_world() as world:
         (first,) = world.submit(1)
         await trio.sleep(0.001)
@@ -105,7 +105,9 @@ async def test_commits_asked_for_meanwhile_travel_together_and_the_last_one_coun
         assert all(one.is_settled and one.error is None for one in [first, *rest])
 
 
-async def test_a_later_commit_waits_for_an_earlier_one_that_is_repeated() -> None:
+async def test_a_later_commit_waits_for_an_earlier_one_that_is_repeated(
+    autojump_clock: MockClock,
+) -> None:
     async with open_world() as world:
         world.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ConnectionLostError("cut")]
         world.submit(1)
@@ -115,7 +117,7 @@ async def test_a_later_commit_waits_for_an_earlier_one_that_is_repeated() -> Non
         assert world.seen == [{0: 1}, {0: 1}, {0: 1}, {0: 2}]
 
 
-async def test_each_is_told_of_its_own_partitions_only() -> None:
+async def test_each_is_told_of_its_own_partitions_only(autojump_clock: MockClock) -> None:
     async with open_world() as world:
         world.answers = [{0: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
         bad, good = world.committer.submit({A: Committed(Offset(1))}), world.submit(1, at=B)[0]
@@ -125,7 +127,7 @@ async def test_each_is_told_of_its_own_partitions_only() -> None:
         assert refused.value.code is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
-async def test_the_next_epoch_takes_what_the_last_one_could_not() -> None:
+async def test_the_next_epoch_takes_what_the_last_one_could_not(autojump_clock: MockClock) -> None:
     async with open_world() as world:
 
         def learn() -> bool:
@@ -139,7 +141,9 @@ async def test_the_next_epoch_takes_what_the_last_one_could_not() -> None:
         assert world.as_whom == [1, 2]
 
 
-async def test_what_was_read_before_all_was_lost_is_not_committed() -> None:
+async def test_what_was_read_before_all_was_lost_is_not_committed(
+    autojump_clock: MockClock,
+) -> None:
     async with open_world() as world:
         (late,) = world.submit(1)
         world.tenure += 1
@@ -152,7 +156,7 @@ async def test_what_was_read_before_all_was_lost_is_not_committed() -> None:
         assert world.seen == [{1: 2}]
 
 
-async def test_losing_all_amid_the_repetitions_ends_them() -> None:
+async def test_losing_all_amid_the_repetitions_ends_them(autojump_clock: MockClock) -> None:
     async with open_world() as world:
         world.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
         (late,) = world.submit(1)
@@ -163,7 +167,9 @@ async def test_losing_all_amid_the_repetitions_ends_them() -> None:
         assert world.seen == [{0: 1}]
 
 
-async def test_it_gives_up_when_the_time_is_over_and_goes_on_with_the_next() -> None:
+async def test_it_gives_up_when_the_time_is_over_and_goes_on_with_the_next(
+    autojump_clock: MockClock,
+) -> None:
     async with open_world() as world:
         world.answers = [ConnectionLostError("cut")] * 10
         (first,) = world.submit(1)
@@ -173,7 +179,9 @@ async def test_it_gives_up_when_the_time_is_over_and_goes_on_with_the_next() -> 
         await world.submit(2)[0]
 
 
-async def test_an_error_is_told_to_who_awaits_it_or_else_once_to_the_poll() -> None:
+async def test_an_error_is_told_to_who_awaits_it_or_else_once_to_the_poll(
+    autojump_clock: MockClock,
+) -> None:
     async with open_world() as world:
         world.answers = [ErrorCode.UNKNOWN_MEMBER_ID]
         (unwatched,) = world.submit(1)
@@ -191,8 +199,8 @@ async def test_an_error_is_told_to_who_awaits_it_or_else_once_to_the_poll() -> N
         assert world.untold == [unwatched]
 
 
-async def test_nothing_to_commit_is_done_at_once() -> None:
+async def test_nothing_to_commit_is_done_at_once(autojump_clock: MockClock) -> None:
     async with open_world() as world:
-        with trio.testing.assert_checkpoints():
+        with assert_checkpoints():
             await world.committer.submit({})
         assert world.seen == []
