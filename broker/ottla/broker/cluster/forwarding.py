@@ -12,9 +12,6 @@ from ottla.wire.apis import response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of every client on a plain listener."""
-
 R = TypeVar("R", bound=Message)
 
 
@@ -67,7 +64,7 @@ async def forward_bytes(
         pb.ForwardRequest(
             api_key=request.API_KEY,
             api_version=version,
-            principal=ANONYMOUS,
+            principal=context.peer.principal,
             client_id=context.client_id,
             client_address=context.peer.peer_host,
             body=body,

@@ -214,8 +214,8 @@ class Fetch:
         results = reading.results
         session = self.session
         session_id = NO_SESSION
-        if self.is_throttled(reading):
-            return FetchResponse(session_id=NO_SESSION if session is None else session.session_id)
+        if (throttled := self._throttled(reading)) is not None:
+            return throttled
         if session is not None:
             if session.epoch != self._session_epoch:
                 # Another request of the session overtook this one while it waited.
@@ -227,13 +227,13 @@ class Fetch:
             session_id = self._open_session(results)
         return self._api.response_of(self.context, self.limits, results, session_id)
 
-    def is_throttled(self, reading: Reading) -> bool:
-        """Charge the client for what was read; return whether it gets none of it for now."""
+    def _throttled(self, reading: Reading) -> FetchResponse | None:
+        """Charge the client for the records read; above its quota return an answer without them."""
         charge = self.context.slot.charge
-        return (
-            charge is not None
-            and reading.byte_count > 0
-            and not charge.may_give(reading.byte_count)
+        if charge is None or not reading.byte_count or charge.may_give(reading.byte_count):
+            return None
+        return FetchResponse(
+            session_id=NO_SESSION if self.session is None else self.session.session_id
         )
 
     def _open_session(self, results: list[tuple[FetchTarget, PartitionData]]) -> int:
@@ -251,8 +251,8 @@ class Fetch:
             reading = yield from self.read_in_steps()
         session = self.session
         session_id = NO_SESSION
-        if self.is_throttled(reading):
-            return FetchResponse(session_id=NO_SESSION if session is None else session.session_id)
+        if (throttled := self._throttled(reading)) is not None:
+            return throttled
         if self._opens_session:
             session_id = self._open_session(reading.results)
             yield
@@ -326,7 +326,7 @@ class FetchApi:
         return None
 
     def _limits_of(self, context: RequestContext, request: FetchRequest) -> FetchLimits:
-        """Return what a fetch may take; a follower's is charged to no client."""
+        """Return the limits of a fetch; a follower's is charged to no client."""
         limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
         charge = context.slot.charge
         if charge is not None:

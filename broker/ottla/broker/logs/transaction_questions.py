@@ -81,7 +81,10 @@ def produce_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
 
 
 def offsets_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
-    """Return what who commits offsets is told: CONCURRENT_TRANSACTIONS as it was said, always."""
+    """Return the code that a commit of offsets is answered with.
+
+    CONCURRENT_TRANSACTIONS stays what it is, in every version.
+    """
     if code is ErrorCode.NETWORK_EXCEPTION:
         # Clients ask again without looking for another coordinator of the group.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 
 import trio
 
-from ottla.broker.cluster.forwarding import ANONYMOUS
 from ottla.broker.metrics.telemetry_admin import TelemetryAdminApi
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.metrics.telemetry_metrics import telemetry_families
 from ottla.broker.metrics.telemetry_tail import TelemetryTail
 from ottla.broker.metrics.telemetry_topic_driver import TelemetryTopic
 from ottla.broker.network.alarm_driver import Alarm
-from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.dispatch import ANONYMOUS, Dispatcher, principal_of
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import CLIENT_METRICS_RESOURCE
@@ -179,7 +178,7 @@ class ClientTelemetry:
         labels = ClientLabels(
             client_instance_id=instance.id,
             client_id=traits.client_id or "",
-            principal=ANONYMOUS,
+            principal=principal_of(ANONYMOUS),
             software_name=traits.software_name,
             software_version=traits.software_version,
             source_address=traits.source_address,

@@ -86,6 +86,11 @@ ANONYMOUS = "ANONYMOUS"
 """The user of clients that are not authenticated, as Kafka calls it."""
 
 
+def principal_of(user: str) -> str:
+    """Return a user as Kafka writes a principal."""
+    return f"User:{user}"
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Peer:
     """Who is at the other end of a connection, and by which of our doors it came in."""
@@ -101,6 +106,11 @@ class Peer:
     software_name: str = UNKNOWN_SOFTWARE
     """What the client is and of which version, as it said in ApiVersions."""
     software_version: str = UNKNOWN_SOFTWARE
+
+    @property
+    def principal(self) -> str:
+        """The user as Kafka writes a principal."""
+        return principal_of(self.user)
 
     @property
     def label(self) -> str:

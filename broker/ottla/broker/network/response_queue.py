@@ -44,7 +44,7 @@ class Charge(Protocol):
     """Time of the loop that it took besides its handler's first turn."""
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
-        """Return how much a fetch may be given without a sure throttle."""
+        """Return the most bytes that a fetch may be given: more is throttled for certain."""
         ...
 
     def may_give(self, byte_count: int) -> bool:

@@ -23,13 +23,11 @@ NAME_CHARS_MAX = 128
 class ClientUsage:
     """What one client used."""
 
-    __slots__ = ("last_ms", "limit", "rate", "throttled_until_ms")
+    __slots__ = ("last_ms", "rate")
 
     def __init__(self, rate: SampledRate) -> None:
         self.rate = rate
-        self.limit = 0.0
         self.last_ms = 0
-        self.throttled_until_ms = 0
 
 
 class ClientQuotas:
@@ -71,10 +69,8 @@ class ClientQuotas:
         rate.record(value, now_ms)
         usage.last_ms = now_ms
         delay_ms = throttle_ms(rate.per_second(now_ms), match.limit, rate.measured_ms(now_ms))
-        if delay_ms:
-            if self._throttle_ms_max is not None:
-                delay_ms = min(delay_ms, self._throttle_ms_max)
-            usage.throttled_until_ms = now_ms + delay_ms
+        if self._throttle_ms_max is not None:
+            delay_ms = min(delay_ms, self._throttle_ms_max)
         return delay_ms
 
     def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
@@ -92,10 +88,6 @@ class ClientQuotas:
         if found is None:
             return None
         return found[0].limit * (self.shape.window_count - 1) * self.shape.window_ms / 1_000
-
-    def explain(self, user: str, client_id: str) -> Match | None:
-        """Return which limit holds for a client."""
-        return self._limits.find(user, client_id)
 
     def forget_idle(self, now_ms: int) -> None:
         """Forget what was not used for an hour."""
@@ -133,7 +125,6 @@ class ClientQuotas:
                 self._found.clear()
             usage = ClientUsage(SampledRate(self.shape))
             usage.last_ms = now_ms
-        usage.limit = match.limit
         self._usages[names] = usage
         return usage
 

@@ -58,7 +58,7 @@ class RequestCharge:
         )
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
-        """Return how much a fetch may be given without a sure throttle."""
+        """Return the most bytes that a fetch may be given: more is throttled for certain."""
         quotas = self._quotas
         most = quotas.fetch.most_at_once(self._user, self._client_id, quotas.now_ms())
         return bytes_max if most is None else max(1, min(bytes_max, int(most)))
