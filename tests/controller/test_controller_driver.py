@@ -196,8 +196,7 @@ class Played:
                 name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
             )
         body = encode(CreateTopicsRequest(topics=[topic]), 7)
-        _, metadata_offset = await self.controller.decide_client_request(19, 7, body)
-        return metadata_offset
+        return (await self.controller.decide_client_request(19, 7, body)).metadata_offset
 
     def is_fenced(self, broker: int) -> bool:
         return self.quorum.committed.brokers[NodeId(broker)].is_fenced

@@ -36,7 +36,6 @@ from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionC
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.quotas.rates import WindowShape
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
@@ -51,6 +50,7 @@ from ottla.broker.transactions.transaction_routes import (
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.ids import TopicIdPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import FIND_COORDINATOR, WRITE_TXN_MARKERS

@@ -13,6 +13,8 @@ reassignments.py      partitions that move to other brokers
 placement.py          where new replicas go
 configs.py            dynamic settings changed
 settings_in_force.py  which value of a topic's setting holds
+client_quotas.py      limits of users, client ids and addresses
+mutation_quotas.py    partitions that clients may create and delete, as the active one counts them
 producer_ids.py       blocks of producer ids
 update_features.py    finalised features changed
 describe_quorum.py    DescribeQuorum's reply

@@ -20,6 +20,7 @@ from ottla.controller import brokers, client_requests, partitions, producer_ids
 from ottla.controller.controller_metrics import NS_PER_MS, ControllerCounts
 from ottla.controller.decision import Context, Decision, QuorumStatus, decided
 from ottla.controller.describe_quorum import quorum_status
+from ottla.controller.mutation_quotas import NO_CHARGE, MutationQuotas
 from ottla.controller.quorum_seam import Quorum
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings_in_force import topic_default
@@ -29,6 +30,7 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
+from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
@@ -51,6 +53,16 @@ SHORT_PARTITIONS_MAX = 100
 SHORT_BYTES_MAX = 4_096
 """What is decided on the loop itself, in a few ms: a thread costs more than a small decision, and a
 large one would keep everybody else waiting."""
+
+
+class ClientAnswer(NamedTuple):
+    """The answer to a client's request, in Kafka's encoding, and what belongs to it."""
+
+    body: bytes
+    metadata_offset: Offset
+    """Where the last record of the decision lies, NO_RECORDS where it has none."""
+    throttle_ms: int
+    """For how long the client is to be throttled."""
 
 
 class _Step(NamedTuple):
@@ -81,6 +93,8 @@ class Controller:
         self._clock = clock
         self._context = Context(config=config, rng=rng, quorum_status=self._quorum_status)
         self.sessions = BrokerSessions(config.session_timeout_ms)
+        windows = config.mutation_quotas
+        self.mutations = MutationQuotas(WindowShape(windows.window_count, windows.window_s * 1_000))
         self._deciding = trio.Lock()
         self.epoch: Epoch | None = None
         """The epoch this node is the active controller in, if it is."""
@@ -168,15 +182,16 @@ class Controller:
         return pb.UnregisterResponse()
 
     async def decide_client_request(
-        self, api_key: int, api_version: int, body: bytes
-    ) -> tuple[bytes, Offset]:
+        self, api_key: int, api_version: int, body: bytes, *, user: str = "", client_id: str = ""
+    ) -> ClientAnswer:
         """Decide a client's request that a broker passed on, both in Kafka's encoding.
 
-        Return with the answer where the last record of it lies, NO_RECORDS when it has none.  A
-        stranger chooses how much of everything a request asks for, so it is read, decided, folded
-        and answered beside the loop: whatever it costs, the loop keeps its heartbeats.
+        A stranger chooses how much of everything a request asks for, so it is read, decided, folded
+        and answered beside the loop: whatever it costs, the loop keeps its heartbeats.  The same
+        goes for the charge: decisions are made one at a time, so one of them has the buckets.
         """
         first_offset = NO_RECORDS
+        charge = NO_CHARGE
         context = self._context
         if api_key == DescribeQuorumRequest.API_KEY and self.epoch is not None:
             # What the quorum does at present is asked of it on its own loop.
@@ -184,15 +199,29 @@ class Controller:
             context = replace(context, quorum_status=lambda: status)
 
         def make(image: MetadataImage, next_offset: Offset) -> Decision[bytes]:
-            nonlocal first_offset
+            nonlocal first_offset, charge
             first_offset = next_offset
             request = decode(request_class(api_key), api_version, body)
-            decision = client_requests.decide(image, api_key, api_version, request, context)
+            charge = self.mutations.charge(
+                image.client_quotas,
+                api_key=api_key,
+                api_version=api_version,
+                user=user,
+                client_id=client_id,
+                now_ms=self._clock.monotonic_ms(),
+            )
+            decision = client_requests.decide(
+                image, api_key, api_version, request, replace(context, charge=charge)
+            )
             reply = encode(decision.reply, api_version, is_large=len(body) > SHORT_BYTES_MAX)
             return decision.with_reply(reply)
 
         answer, last_offset = await self._decided(make, is_long=True)
-        return answer, last_offset if last_offset >= first_offset else NO_RECORDS
+        return ClientAnswer(
+            answer,
+            last_offset if last_offset >= first_offset else NO_RECORDS,
+            charge.throttle_ms(self._clock.monotonic_ms()),
+        )
 
     # --- the one way in --------------------------------------------------------------------
 
@@ -324,6 +353,7 @@ class Controller:
 
     def _on_leadership(self, epoch: Epoch | None) -> None:
         self.epoch = epoch
+        self.mutations.forget_all()
         if epoch is None:
             self.image = EMPTY
             _LOGGER.info("no longer the active controller")

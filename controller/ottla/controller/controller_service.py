@@ -9,6 +9,9 @@ from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import MethodHandler
 from ottla.wire import apis
 
+USER_PRINCIPAL = "User:"
+"""Before a user's name in a principal."""
+
 
 def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]:
     """Return the handlers of `ottla.controller.Controller`; refusals travel as themselves."""
@@ -35,7 +38,15 @@ async def answer_client_request(
     api = apis.API.get(request.api_key)
     if api is None or not api.lowest <= version <= api.highest:
         raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
-    answer, metadata_offset = await controller.decide_client_request(
-        request.api_key, version, request.body
+    answer = await controller.decide_client_request(
+        request.api_key,
+        version,
+        request.body,
+        user=request.principal.removeprefix(USER_PRINCIPAL),
+        client_id=request.client_id,
     )
-    return pb.ForwardResponse(body=answer, metadata_offset=metadata_offset)
+    return pb.ForwardResponse(
+        body=answer.body,
+        metadata_offset=answer.metadata_offset,
+        throttle_time_ms=answer.throttle_ms,
+    )

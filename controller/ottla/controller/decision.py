@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import UUID
 
+from ottla.controller.mutation_quotas import NO_CHARGE, MutationCharge
 from ottla.metadata import fold
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record
@@ -116,6 +117,8 @@ class Context:
     config: ControllerConfig
     rng: Rng
     quorum_status: Callable[[], QuorumStatus]
+    charge: MutationCharge = NO_CHARGE
+    """What the request is charged for partitions that it creates and deletes."""
 
 
 def request_uuid(data: bytes) -> UUID:

@@ -8,10 +8,12 @@ from uuid import UUID
 
 from ottla.controller import brokers, client_requests, partitions
 from ottla.controller.decision import Context, Decision, QuorumStatus, R, decided
+from ottla.controller.mutation_quotas import NO_CHARGE, MutationCharge, MutationQuotas
 from ottla.controller.sessions import BrokerSessions
 from ottla.metadata import features, fold
 from ottla.metadata.image import EMPTY, MetadataImage, PartitionState
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.rates import WindowShape
 from ottla.model.settings.controller import ControllerConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
@@ -62,6 +64,9 @@ class Rehearsal:
     image: MetadataImage = EMPTY
     rng: CountingRng = field(default_factory=CountingRng)
     sessions: BrokerSessions = field(init=False)
+    mutations: MutationQuotas = field(default_factory=lambda: MutationQuotas(WindowShape()))
+    last_charge: MutationCharge = NO_CHARGE
+    """What the last request of a client was charged."""
 
     def __post_init__(self) -> None:
         self.sessions = BrokerSessions(self.config.session_timeout_ms)
@@ -158,10 +163,30 @@ class Rehearsal:
                 self.sessions.touch(broker.id, broker.epoch, Offset(-1), self.now_ms)
         assert set(self.fence_expired()) == set(ids)
 
-    def forward(self, request: Message, version: int | None = None) -> Message:
+    def forward(
+        self,
+        request: Message,
+        version: int | None = None,
+        *,
+        user: str = "ANONYMOUS",
+        client_id: str = "",
+    ) -> Message:
         """Decide a client's request."""
         api_version = request.VERSIONS[-1] if version is None else version
-        context = Context(config=self.config, rng=self.rng, quorum_status=self.quorum_status)
+        self.last_charge = self.mutations.charge(
+            self.image.client_quotas,
+            api_key=request.API_KEY,
+            api_version=api_version,
+            user=user,
+            client_id=client_id,
+            now_ms=self.now_ms,
+        )
+        context = Context(
+            config=self.config,
+            rng=self.rng,
+            quorum_status=self.quorum_status,
+            charge=self.last_charge,
+        )
         return self.take(
             client_requests.decide(self.image, request.API_KEY, api_version, request, context)
         )

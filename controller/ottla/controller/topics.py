@@ -139,6 +139,7 @@ def delete_topics(
                     continue
                 gone.add(topic.id)
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
+            context.charge.take(len(topic.partitions))
         except RefusedError as refusal:
             results.append(
                 DeletableTopicResult(
@@ -194,6 +195,7 @@ def _create(
     check_topic_texts(texts)
     check_topic_as_a_whole(texts)
     partitions = _partitions_of(draft.image, context, asked)
+    context.charge.take(len(partitions))
     topic_id = context.rng.uuid()
     records = [topic_record(asked.name, topic_id)]
     for config in asked.configs:
@@ -399,4 +401,5 @@ def _grow(
             replicas = tuple(map(NodeId, assignment.broker_ids))
             check_manual(image, replicas, replication_factor)
             states.append(new_partition(image, index, replicas))
+    context.charge.take(additional)
     return [partition_record(topic.id, index, state) for index, state in enumerate(states, current)]

@@ -6,6 +6,8 @@ background_driver.py  restarts a background task that met a bug
 explanations.py  the messages of one answer, bounded
 unexpected_errors.py  counts and logs what nobody foresaw, at an owner's edge
 quota_limits.py  which of eight levels a client's quota is set at
+rates.py     a rate over sampled windows, and how long it takes to return to a bound
+token_bucket.py  credit that fills evenly and is spent in bursts
 limits.py    the bounds of the house and the relations between them, asserted
 seams.py     Clock, Rng and Transport: how time, chance and other machines come in
 buggify.py   rare choices that only the deterministic world takes

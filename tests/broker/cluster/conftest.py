@@ -120,6 +120,7 @@ class Controller:
     def __init__(self) -> None:
         self.requests: list[Message] = []
         self.pause = False
+        self.throttle_time_ms = 0
         self.metadata_offset = Offset(78)
         """Where the records of an answer end: just after the first image."""
         self.answer: Callable[[Any], Message] | RefusedError = RefusedError(
@@ -138,6 +139,7 @@ class Controller:
         return pb.ForwardResponse(
             body=encode(self.answer(message), request.api_version),
             metadata_offset=0 if is_dry else self.metadata_offset,
+            throttle_time_ms=self.throttle_time_ms,
         )
 
 

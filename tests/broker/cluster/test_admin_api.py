@@ -54,6 +54,26 @@ async def test_a_change_is_answered_once_this_broker_has_its_records(new_client:
     client.take_answer(request, 0)
 
 
+async def test_a_client_that_the_controller_throttles_is_read_no_further_here(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    client.controller.answer = client.topics_made
+    client.controller.throttle_time_ms = 12_000
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)]
+    )
+    await client.send(request, 7)
+    await client.publish(client.image_with("new", leaders=[1]))
+
+    assert client.take_answer(request, 7).throttle_time_ms == 12_000
+    assert not client.connection.wants_bytes
+    client.connection.resume(11_999)
+    assert not client.connection.wants_bytes
+    client.connection.resume(12_000)
+    assert client.connection.wants_bytes
+
+
 async def test_what_changed_nothing_is_answered_at_once(new_client: NewClient) -> None:
     client = new_client()
     client.controller.answer = lambda _: UnregisterBrokerResponse()

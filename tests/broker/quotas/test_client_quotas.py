@@ -4,8 +4,8 @@ import pytest
 
 from ottla.broker.quotas import client_quotas
 from ottla.broker.quotas.client_quotas import IDLE_MS_MAX, ClientQuotas
-from ottla.broker.quotas.rates import WindowShape
 from ottla.model.quota_limits import Limits, QuotaEntity
+from ottla.model.rates import WindowShape
 
 LOADER = (QuotaEntity("client-id", False, "loader"),)
 ANY_CLIENT = (QuotaEntity("client-id", True, ""),)

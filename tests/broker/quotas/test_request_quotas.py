@@ -4,9 +4,9 @@ from ottla.broker.network.dispatch import Peer, RequestContext
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer
-from ottla.broker.quotas.rates import WindowShape
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.quota_limits import QuotaEntity
+from ottla.model.rates import WindowShape
 from ottla.wire.apis import FETCH, METADATA, PRODUCE, WRITE_TXN_MARKERS
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.fetch_response import FetchResponse

@@ -96,8 +96,6 @@ async def test_bad_words_are_refused_with_one_sentence() -> None:
                 await ottla_quota(bootstrap, "set", "--user", "a", "producer_byte_rate")
             with pytest.raises(RefusedError, match="above 0"):
                 await ottla_quota(bootstrap, "set", "--user", "a", "producer_byte_rate=0")
-            with pytest.raises(RefusedError, match="not served by this release"):
-                await ottla_quota(bootstrap, "set", "--user", "a", "controller_mutation_rate=5")
             with pytest.raises(RefusedError, match="no limit to delete"):
                 await ottla_quota(bootstrap, "delete", "--user", "a")
             with pytest.raises(ConfigError, match="No such file"):

@@ -108,8 +108,16 @@ class AdminApi:
                 return finish(refuse(request, refused, version))
             return Apart(lambda: finish(refuse(request, refused, version)), _as_it_is)
 
+        throttle_ms = answer.throttle_time_ms
+        if throttle_ms > 0:
+            # Here and nowhere else: the controller sees brokers, not the client's connection.
+            context.slot.mute_until(self._now_ms() + throttle_ms)
+
         def decoded() -> Message:
-            return finish(decode(response_class(request.API_KEY), version, answer.body))
+            response = decode(response_class(request.API_KEY), version, answer.body)
+            if throttle_ms > 0 and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+            return finish(response)
 
         def seen(response: Message) -> Message | None:
             offset = Offset(answer.metadata_offset)

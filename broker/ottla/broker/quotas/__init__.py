@@ -1,9 +1,5 @@
 """Quotas: how much a client may ask of this broker, and for how long it is held back.
 
-Rates
-rates.py          a rate over sampled windows, and how long it takes to come back to a bound
-token_bucket.py   credit that fills evenly and is spent in bursts
-
 Use
 client_quotas.py  what each client used of one quota, and how long it is throttled
 

@@ -7,8 +7,8 @@ forgetting those that were idle longest.  Features QU14, QU16, QU24, QU25.
 
 from hashlib import blake2b
 
-from ottla.broker.quotas.rates import SampledRate, WindowShape, throttle_ms
 from ottla.model.quota_limits import Limits, Match
+from ottla.model.rates import SampledRate, WindowShape, throttle_ms
 
 IDLE_MS_MAX = 3_600_000
 """What was not used for this long is forgotten, as in Kafka."""

@@ -13,9 +13,9 @@ from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.quotas.client_quotas import ClientQuotas
-from ottla.broker.quotas.rates import WindowShape
 from ottla.model.limits import FRAME_LENGTH_BYTES
 from ottla.model.quota_limits import ClientEntity, limits_of
+from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock
 from ottla.model.settings.quotas import (
     CONSUMER_BYTE_RATE,

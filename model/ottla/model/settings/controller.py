@@ -16,6 +16,7 @@ from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.quotas import MutationQuotaConfig
 from ottla.model.settings.security import SECURITY_KEYS, check_security
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 
@@ -94,6 +95,7 @@ class ControllerConfig:
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
     """The bounds within which a group may have settings of its own."""
+    mutation_quotas: MutationQuotaConfig = field(default_factory=MutationQuotaConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
@@ -111,6 +113,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     values, unknown = values_of(ControllerConfig, texts)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
+    mutations, unknown_to_mutations = values_of(MutationQuotaConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     if "node_id" not in values:
@@ -125,6 +128,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         **values,
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
+        mutation_quotas=MutationQuotaConfig(**mutations),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         topic_defaults=topic_defaults_of(texts),
@@ -133,4 +137,5 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     known = {*BROKER_TO_TOPIC, "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
+    unknown &= unknown_to_mutations
     return config, unknown - known

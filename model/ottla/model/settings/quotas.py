@@ -27,7 +27,7 @@ CLIENT_KEYS = frozenset(
 IP_KEYS = frozenset({CONNECTION_CREATION_RATE})
 """What an address may be limited in."""
 
-NOT_SERVED_KEYS = frozenset({CONTROLLER_MUTATION_RATE, CONNECTION_CREATION_RATE})
+NOT_SERVED_KEYS = frozenset({CONNECTION_CREATION_RATE})
 """Limits that nothing holds clients to in this release: setting one is refused."""
 
 
@@ -64,4 +64,23 @@ class QuotaConfig:
         at_least=1,
         doc="Length of a window of client quotas. A client that took too much of the request "
         "quota is throttled for one window at most.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationQuotaConfig:
+    """How the active controller measures the changes that clients ask for."""
+
+    window_count: int = setting(
+        11,
+        key="controller.quota.window.num",
+        at_least=1,
+        doc="Windows of the quota of controller mutations. A client may save up the mutations of "
+        "all of them, and make them in one burst.",
+    )
+    window_s: int = setting(
+        1,
+        key="controller.quota.window.size.seconds",
+        at_least=1,
+        doc="Length of a window of the quota of controller mutations.",
     )

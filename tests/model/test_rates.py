@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.quotas.rates import SampledRate, WindowShape, throttle_ms
-from ottla.broker.quotas.token_bucket import TokenBucket
+from ottla.model.rates import SampledRate, WindowShape, throttle_ms
+from ottla.model.token_bucket import TokenBucket
 
 KAFKA = WindowShape()
 

@@ -5,7 +5,7 @@ off at the rate of the quota, while in a sampled rate it would count until its w
 Seed 003, "the token bucket"; features QU15.
 """
 
-from ottla.broker.quotas.rates import WindowShape
+from ottla.model.rates import WindowShape
 
 
 class TokenBucket:
@@ -26,8 +26,16 @@ class TokenBucket:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether more was spent than there was."""
-        return self.tokens < 0
+        """Whether more was spent than there was, by half of what a millisecond adds at least.
+
+        A client that waited for `throttle_ms` is never refused for a rounding error.
+        """
+        return self.throttle_ms > 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more can be saved up, so that the bucket is as good as a new one."""
+        return self.tokens >= self.burst
 
     def spend(self, value: float, now_ms: int) -> None:
         """Fill the bucket up to now, then take tokens out, or give them back."""
