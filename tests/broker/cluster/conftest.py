@@ -119,6 +119,8 @@ class Controller:
 
     def __init__(self) -> None:
         self.requests: list[Message] = []
+        self.principals: list[str] = []
+        """Whom the requests were forwarded for."""
         self.pause = False
         self.throttle_time_ms = 0
         self.metadata_offset = Offset(78)
@@ -131,6 +133,7 @@ class Controller:
         kind = request_class(request.api_key)
         message = decode(kind, request.api_version, request.body)
         self.requests.append(message)
+        self.principals.append(request.principal)
         if self.pause:
             await one_step()
         if isinstance(self.answer, RefusedError):

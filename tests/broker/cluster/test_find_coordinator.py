@@ -67,6 +67,7 @@ async def test_the_first_group_has_the_offsets_topic_made_and_waits_for_its_lead
     assert isinstance(asked, CreateTopicsRequest)
     (topic,) = asked.topics
     assert (topic.name, topic.num_partitions) == ("__consumer_offsets", 50)
+    assert client.controller.principals == [""], "no client's quota is charged for it"
     assert topic.replication_factor == 3
     assert {(one.name, one.value) for one in topic.configs} >= {("cleanup.policy", "compact")}
     await client.publish(with_state_topic(client, leader=1))

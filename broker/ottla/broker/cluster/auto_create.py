@@ -77,6 +77,8 @@ class AutoCreate:
                 CreateTopicsRequest(topics=topics, timeout_ms=self._timeout_ms),
                 version=CREATE_TOPICS_VERSION,
                 timeout_ms=self._timeout_ms,
+                # A client at its limit still has its groups coordinated.
+                is_own=all(name in self._internal for name in names),
             )
         except RefusedError:
             # The client is told that there is no such topic, and asks again.

@@ -30,6 +30,7 @@ async def forward(
     *,
     version: int,
     timeout_ms: int,
+    is_own: bool = False,
 ) -> tuple[Message, Offset]:
     """Let the active controller decide; RefusedError with its code, or when none is reached.
 
@@ -42,6 +43,7 @@ async def forward(
         encode(request, version),
         version=version,
         timeout_ms=timeout_ms,
+        is_own=is_own,
     )
     decoded = decode(response_class(request.API_KEY), version, answer.body)
     return decoded, Offset(answer.metadata_offset)
@@ -55,16 +57,18 @@ async def forward_bytes(
     *,
     version: int,
     timeout_ms: int,
+    is_own: bool = False,
 ) -> pb.ForwardResponse:
     """Let the active controller decide a request that is encoded; the answer is encoded too.
 
+    A broker's own request has no principal, and no client's quota is charged for it.
     Raises RefusedError with the controller's code, or if none is reached.
     """
     return await controller.forward(
         pb.ForwardRequest(
             api_key=request.API_KEY,
             api_version=version,
-            principal=context.peer.principal,
+            principal="" if is_own else context.peer.principal,
             client_id=context.client_id,
             client_address=context.peer.peer_host,
             body=body,
@@ -81,8 +85,11 @@ async def forward_as(
     *,
     version: int,
     timeout_ms: int,
+    is_own: bool = False,
 ) -> R:
     """Forward a request of our own making, whose answer's class is known."""
-    answer, _ = await forward(controller, context, request, version=version, timeout_ms=timeout_ms)
+    answer, _ = await forward(
+        controller, context, request, version=version, timeout_ms=timeout_ms, is_own=is_own
+    )
     assert isinstance(answer, kind)
     return answer

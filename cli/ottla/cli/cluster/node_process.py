@@ -80,8 +80,10 @@ def _keys_of_any_role() -> set[str]:
     from ottla.model.settings.broker import BrokerConfig
     from ottla.model.settings.controller import ControllerConfig
     from ottla.model.settings.declare import definitions
+    from ottla.model.settings.quotas import MutationQuotaConfig
 
-    return {*definitions(BrokerConfig), *definitions(ControllerConfig)}
+    kinds = (BrokerConfig, ControllerConfig, MutationQuotaConfig)
+    return {key for kind in kinds for key in definitions(kind)}
 
 
 def run_node(body: Body, config: Any) -> int:

@@ -25,6 +25,7 @@ from ottla.model.settings.client_metrics import SubscriptionConfig
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.dynamic import broker_definitions, definitions_of
+from ottla.model.settings.quotas import MutationQuotaConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.topic import TopicConfig
 from ottla.telemetry.instruments import Registry
@@ -54,8 +55,12 @@ FEATURES = (
     ("several log directories", "yes", "a failed one goes offline; replicas move between them"),
     ("log compaction", "yes", "in processes of its own; `ottla cleaner` shows and steers it"),
     ("transactions, with offsets of groups", "yes", "both protocols (KIP-98, KIP-890)"),
-    ("quotas of bytes and of request time", "yes", "by user and client id; `ottla quota`"),
-    ("quotas of controller mutations and connections, replication throttles", "no", ""),
+    (
+        "quotas of bytes, request time and controller mutations",
+        "yes",
+        "by user and client id; `ottla quota`",
+    ),
+    ("quotas of connections, replication throttles", "no", ""),
     ("TLS, SASL, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
     ("share groups, streams groups, tiered storage", "no", ""),
 )
@@ -91,7 +96,7 @@ def settings_page() -> str:
     """Return docs/settings.md."""
     sections = [
         ("Brokers", {**definitions(BrokerConfig), **broker_definitions()}),
-        ("Controllers", definitions(ControllerConfig)),
+        ("Controllers", {**definitions(ControllerConfig), **definitions(MutationQuotaConfig)}),
         ("Topics", definitions(TopicConfig)),
         ("Groups", definitions_of(ConfigKind.GROUP)),
         ("Client metrics subscriptions", definitions(SubscriptionConfig)),
