@@ -23,6 +23,7 @@ from ottla.broker.network.dispatch import Peer, RequestContext
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer, Apart, run_through
+from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -37,6 +38,8 @@ from ottla.metadata.image import (
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.limits import INT64_MAX
+from ottla.model.rates import WindowShape
 from ottla.model.run_now import run_now
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage.disk import RealDisk
@@ -206,12 +209,14 @@ class World:
             ),
         )
         self.sessions = FetchSessionCache(10, HandRng())
+        self.replication_quota = ReplicationQuota(WindowShape(), INT64_MAX, self.clock.monotonic_ms)
         self.fetch_api = FetchApi(
             table=self.table,
             purgatory=self.purgatory,
             sessions=self.sessions,
             fetch_bytes_max=50_000_000,
             bring_in=self.bring_in,
+            replication_quota=self.replication_quota,
         )
 
     def bring_in(self, piece: FileSlice, done: Done) -> bool:

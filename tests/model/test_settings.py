@@ -292,13 +292,14 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
         for key, definition in [*TOPIC_DEFINITIONS.items(), *broker_definitions().items()]
         if definition.has_no_effect_yet
     }
-    no_throttle = ("replication is not throttled", ())
+    no_remote_storage = ("there is no remote storage", ())
     assert marked == {
         "log.cleaner.enable": ("compacted topics are always compacted", ("false",)),
-        "leader.replication.throttled.replicas": no_throttle,
-        "follower.replication.throttled.replicas": no_throttle,
-        "leader.replication.throttled.rate": no_throttle,
-        "follower.replication.throttled.rate": no_throttle,
+        **{
+            f"remote.log.manager.{kind}.{key}": no_remote_storage
+            for kind in ("copy", "fetch")
+            for key in ("max.bytes.per.second", "quota.window.num", "quota.window.size.seconds")
+        },
         "controller.quorum.bootstrap.servers": (
             "the quorum is found by controller.quorum.voters",
             (),
@@ -316,8 +317,8 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
             (),
         ),
     }
-    assert TOPIC_DEFINITIONS["leader.replication.throttled.replicas"].documentation.endswith(
-        " It has no effect yet: replication is not throttled."
+    assert broker_definitions()["remote.log.manager.copy.quota.window.num"].documentation.endswith(
+        " It has no effect yet: there is no remote storage."
     )
     assert broker_definitions()["log.cleaner.enable"].documentation.endswith(
         " The value false has no effect yet: compacted topics are always compacted."
@@ -332,11 +333,11 @@ def test_only_what_is_set_in_vain_is_named_as_such() -> None:
         {
             "log.cleaner.enable": "false",
             "log.roll.ms": "1",
-            "leader.replication.throttled.rate": "9",
+            "remote.log.manager.fetch.max.bytes.per.second": "9",
         },
     ) == {
         "log.cleaner.enable": "compacted topics are always compacted",
-        "leader.replication.throttled.rate": "replication is not throttled",
+        "remote.log.manager.fetch.max.bytes.per.second": "there is no remote storage",
     }
 
 

@@ -36,6 +36,7 @@ from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionC
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.quotas.replication_quota import ReplicationQuotas
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
@@ -106,6 +107,7 @@ class BrokerCore:
             dispatcher.clock,
         )
         dispatcher.quotas = self.quotas
+        self.replication_quotas = ReplicationQuotas(config, clock.monotonic_ms)
         self.sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._clock = clock
         self.replicas: ReplicaManager
@@ -137,6 +139,7 @@ class BrokerCore:
             sessions=self.sessions,
             fetch_bytes_max=self.config.fetch_bytes_max,
             bring_in=ports.bring_in,
+            replication_quota=self.replication_quotas.leader,
             traffic=self.traffic,
             times=self.dispatcher.times,
             coordinators=ports.coordinators,

@@ -17,6 +17,9 @@ from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecover
 from ottla.broker.cluster.drain_api import DrainApi, refused_drain
 from ottla.broker.cluster.dynamic_settings import (
     CLEANER_SETTINGS,
+    FOLLOWER_REPLICATION_RATE,
+    LEADER_REPLICATION_RATE,
+    LOG_DIRS_MOVE_RATE,
     MAX_CONNECTIONS,
     PARTITION_VERIFICATION,
     DynamicSettings,
@@ -42,6 +45,7 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.server_seam import Server
 from ottla.broker.network.side_by_side_driver import side_by_side
+from ottla.broker.quotas.move_throttle_driver import MoveThrottle
 from ottla.broker.quotas.quota_publisher import QuotaPublisher
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_driver import IsrDriver
@@ -159,6 +163,7 @@ class Broker:
             table=self.table,
             clock=clock,
             broker_epoch=lambda: lifecycle.broker_epoch,
+            quota=self.core.replication_quotas.follower,
             errors=self.errors,
         )
         self._log_work = LogWork(self.errors)
@@ -198,6 +203,7 @@ class Broker:
     def _attend_to(self, logs: LogManager) -> None:
         logs.on_directory_failed = self._on_directory_failed
         logs.on_moved = self._replicas.on_moved
+        logs.moves.take = MoveThrottle(self.core.replication_quotas.log_dirs).take
         logs.moves.tell = self._until_placed
         logs.moves.take_back = self._replicas.report_place
 
@@ -262,6 +268,7 @@ class Broker:
             transaction_timeout_ms_max=self.config.transactions.timeout_ms_max,
             isr=self._isr,
             fetchers=self._fetchers,
+            replication_quotas=self.core.replication_quotas,
             flusher=self._flusher,
             sessions=self.core.sessions,
             purgatory=self.purgatory,
@@ -334,6 +341,7 @@ class Broker:
             self._replicas.retry()
 
     async def _start(self, nursery: trio.Nursery) -> None:
+        quotas = self.core.replication_quotas
         self.member.add_publisher(self.metadata)
         self.member.add_publisher(
             DynamicSettings(
@@ -342,6 +350,9 @@ class Broker:
                     MAX_CONNECTIONS: self.server.bound_connections,
                     CORDONED_LOG_DIRS: self._cordon,
                     PARTITION_VERIFICATION: self._questions.enable,
+                    LEADER_REPLICATION_RATE: quotas.leader.set_limit,
+                    FOLLOWER_REPLICATION_RATE: quotas.follower.set_limit,
+                    LOG_DIRS_MOVE_RATE: quotas.log_dirs.set_limit,
                     **{key: partial(self._set_up_cleaner, key) for key in CLEANER_SETTINGS},
                 },
             )

@@ -73,6 +73,31 @@ class SampledRate:
             windows.popleft()
 
 
+class SimpleRate(SampledRate):
+    """A rate that counts from its first record on: what was not used before is no credit.
+
+    Replication is measured so: over all windows but one, a limit would be no limit for ten seconds.
+    """
+
+    __slots__ = ()
+
+    def measured_ms(self, now_ms: int) -> int:
+        """Return the time that the rate is measured over: one window at least."""
+        self._drop_old(now_ms)
+        elapsed_ms = now_ms - self._windows[0].start_ms if self._windows else 0
+        return max(elapsed_ms, self._shape.window_ms)
+
+    def excess_ms(self, bound: float, now_ms: int) -> int:
+        """Return how long nothing may be recorded until the rate is at its bound.
+
+        It is `throttle_ms`, and what is left of a first window, which no waiting dilutes.
+        """
+        measured_ms = self.measured_ms(now_ms)
+        elapsed_ms = now_ms - self._windows[0].start_ms if self._windows else measured_ms
+        until_ms = throttle_ms(self.per_second(now_ms), bound, measured_ms)
+        return until_ms + measured_ms - elapsed_ms if until_ms else 0
+
+
 def throttle_ms(rate: float, bound: float, measured_ms: int) -> int:
     """Return the delay that brings a rate back to its bound: (rate - bound) / bound * time.
 

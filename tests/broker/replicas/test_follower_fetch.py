@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.follower_fetch import (
     BACKOFF_MS_FIRST,
     BeginAnew,
@@ -19,6 +20,8 @@ from ottla.broker.replicas.follower_fetch import (
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.limits import INT64_MAX
+from ottla.model.rates import WindowShape
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage.log import Log, open_log
@@ -47,7 +50,8 @@ class Pair:
         self.leading = leading
         self.following = following
         config = BrokerConfig(node_id=LOCAL, replica_fetch_backoff_ms=1_000)
-        self.core = FollowerFetch(LEADER, config)
+        self.quota = ReplicationQuota(WindowShape(), INT64_MAX, world.clock.monotonic_ms)
+        self.core = FollowerFetch(LEADER, config, self.quota)
 
     @property
     def ours(self) -> Log:

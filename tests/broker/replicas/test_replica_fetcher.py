@@ -17,12 +17,15 @@ from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_driver import SocketServer, open_socket_server
+from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas import follower_duties_driver
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.metadata.image import Endpoint
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.limits import INT64_MAX
+from ottla.model.rates import WindowShape
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.topic import TopicConfig
 from ottla.node.clock_driver import RealClock
@@ -49,7 +52,11 @@ class Follower:
         config = BrokerConfig(node_id=LOCAL, replica_fetch_wait_ms_max=LONG_POLL_MS)
         self.table = PartitionTable(world.table.image)
         self.fetchers = ReplicaFetchers(
-            config, table=self.table, clock=RealClock(), broker_epoch=lambda: 10
+            config,
+            table=self.table,
+            clock=RealClock(),
+            broker_epoch=lambda: 10,
+            quota=ReplicationQuota(WindowShape(), INT64_MAX, RealClock().monotonic_ms),
         )
 
     def is_told_of(self, server: SocketServer) -> None:

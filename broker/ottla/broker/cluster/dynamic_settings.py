@@ -9,6 +9,7 @@ the broker's file, default.  Dynamic settings are:
 * `producer.id.expiration.ms`: with the logs' settings, in `replica_manager`;
 * `max.connections`: the socket server, through this publisher;
 * `cordoned.log.dirs`: the log directories, through this publisher;
+* the rates of throttled replication: its quotas, through this publisher;
 * `log.cleaner.*` that is the broker's own: the log cleaner, through this publisher.
 """
 
@@ -25,6 +26,9 @@ from ottla.model.settings.declare import definitions
 
 MAX_CONNECTIONS = "max.connections"
 PARTITION_VERIFICATION = "transaction.partition.verification.enable"
+LEADER_REPLICATION_RATE = "leader.replication.throttled.rate"
+FOLLOWER_REPLICATION_RATE = "follower.replication.throttled.rate"
+LOG_DIRS_MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 PRODUCER_ID_EXPIRATION_MS = "producer.id.expiration.ms"
 CLEANER_SETTINGS: Mapping[str, str] = {
     key: definition.field_name

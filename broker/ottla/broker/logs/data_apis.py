@@ -13,6 +13,7 @@ from ottla.broker.logs.transactional_appends import TransactionalAppends, Transa
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
+from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.model.seams import Clock
@@ -40,6 +41,7 @@ class DataApis:
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
         bring_in: BringIn,
+        replication_quota: ReplicationQuota,
         traffic: BrokerTraffic,
         times: RequestTimes,
         coordinators: TransactionCoordinators,
@@ -59,6 +61,7 @@ class DataApis:
             sessions=sessions,
             fetch_bytes_max=fetch_bytes_max,
             bring_in=bring_in,
+            replication_quota=replication_quota,
             times=times,
         )
         self.list_offsets = ListOffsetsApi(table=table, run_all=run_look_ups)

@@ -19,10 +19,12 @@ from ottla.broker.logs.fetch_read import (
     TargetKey,
     asked_partitions,
     find_partition,
+    is_held_back,
     leaves_something,
     read_partition,
     refused,
     targets_of,
+    throttled_bytes,
     unread,
 )
 from ottla.broker.logs.fetch_session import (
@@ -38,6 +40,7 @@ from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.steps import STEP_COST, Answer, StepPace, Steps
+from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
@@ -126,18 +129,21 @@ class Fetch:
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
         readers = api.cold_reads.readers
+        is_exceeded = limits.is_from_follower and api.replication_quota.is_exceeded()
         for target in due:
             try:
                 partition = target.partition
                 if partition is None or partition.is_removed:
                     partition = api.resolve(target, limits)
+                is_held = is_exceeded and is_held_back(partition, limits.replica_id)
                 data = read_partition(
                     partition,
                     target,
                     limits,
-                    bytes_max=max(0, min(target.partition_bytes_max, left)),
-                    is_first=is_first,
+                    bytes_max=0 if is_held else max(0, min(target.partition_bytes_max, left)),
+                    is_first=is_first and not is_held,
                 )
+                reading.is_throttled |= is_held
                 reading.readable_count += 1
                 reading.is_urgent |= data.diverging_epoch.epoch >= 0
             except NotCachedError as missing:
@@ -295,9 +301,12 @@ class FetchApi:
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
         bring_in: BringIn,
+        replication_quota: ReplicationQuota,
         times: RequestTimes | None = None,
     ) -> None:
         self.table = table
+        self.replication_quota = replication_quota
+        """What this broker, as a leader, may give throttled replicas."""
         self.cold_reads = ColdReads(bring_in, purgatory.wake)
         self.one_event = purgatory.one_event
         self._purgatory = purgatory
@@ -343,6 +352,8 @@ class FetchApi:
         if reading.waits_for_disk and wait_ms < DISK_WAIT_MS:
             wait_ms = DISK_WAIT_MS
             entry.waits_for_disk = True
+        if reading.is_throttled:  # it looks again when the rate has fallen
+            wait_ms = min(wait_ms, self.replication_quota.delay_ms())
         self._purgatory.watch(entry.keys, entry, context.arrived_ms + wait_ms)
         context.slot.on_abandoned = lambda: self._purgatory.cancel(entry)
 
@@ -477,6 +488,8 @@ class FetchApi:
         """Group the partitions by topic, and say who leads those that we do not."""
         topics: dict[object, FetchableTopicResponse] = {}
         leaders: set[int] = set()
+        if limits.is_from_follower and self.replication_quota.is_limited:
+            self.replication_quota.record(throttled_bytes(results))
         for target, data in results:
             if target.partition is not None:
                 target.partition.traffic.note_fetched(

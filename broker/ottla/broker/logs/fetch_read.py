@@ -161,7 +161,14 @@ def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[TargetKey, F
 class Reading:
     """What one pass over a fetch's partitions found, in their order."""
 
-    __slots__ = ("byte_count", "is_cold", "is_urgent", "readable_count", "results")
+    __slots__ = (
+        "byte_count",
+        "is_cold",
+        "is_throttled",
+        "is_urgent",
+        "readable_count",
+        "results",
+    )
 
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData]] = []
@@ -171,6 +178,8 @@ class Reading:
         self.readable_count = 0
         self.is_cold = False
         """Whether records of a partition are on their way into memory."""
+        self.is_throttled = False
+        """Whether a follower gets nothing of a partition while the leader's quota is exceeded."""
 
     @property
     def waits_for_disk(self) -> bool:
@@ -203,8 +212,9 @@ def read_partition(
     """Return what the asker gets of one partition; refuse with Kafka's code.
 
     `is_first` says that no partition of the answer has records yet: then the first batch is given
-    whole, however large, so that a client always gets on.  Raises NotCachedError if what it takes
-    is not in memory.
+    whole, however large, so that a client always gets on.  With `bytes_max` 0 and not the first
+    there are no records, and no disk is looked at.  Raises NotCachedError if what it takes is not
+    in memory.
     """
     log = partition.leader_log(target.current_leader_epoch)
     offset = Offset(target.fetch_offset)
@@ -222,6 +232,8 @@ def read_partition(
         if not log.log_start_offset <= offset <= log.end_offset:
             raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
+    if not (bytes_max or is_first):
+        return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
     read = log.read(offset, bytes_max=bytes_max, end_offset=bound, at_least_one=is_first)
     records = read.slice
     if records is None or (not is_first and len(records) < read.first_batch_bytes):
@@ -234,6 +246,28 @@ def read_partition(
             for producer_id, first_offset in log.aborted_transactions(offset, read.end_offset)
         ]
     return data
+
+
+def is_held_back(partition: Partition, replica: int) -> bool:
+    """Return whether a follower is throttled by an exceeded quota of its leader.
+
+    A replica in sync never is: it would leave the in-sync replicas.
+    """
+    throttled = partition.config.leader_replication_throttled_replicas
+    return replica not in partition.isr and throttled.has(partition.index, partition.local_id)
+
+
+def throttled_bytes(results: list[tuple[FetchTarget, PartitionData]]) -> int:
+    """Return how many bytes of throttled replicas an answer to a follower has."""
+    return sum(
+        len(data.records)
+        for target, data in results
+        if data.records
+        and (partition := target.partition) is not None
+        and partition.config.leader_replication_throttled_replicas.has(
+            partition.index, partition.local_id
+        )
+    )
 
 
 def leaves_something(target: FetchTarget, data: PartitionData, limits: FetchLimits) -> bool:

@@ -22,6 +22,7 @@ from ottla.broker.metrics.transaction_metrics import transaction_families
 from ottla.broker.metrics.transactional_partitions import transactional_partition_families
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
+from ottla.broker.quotas.replication_quota import ReplicationQuotas
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -75,6 +76,7 @@ class BrokerParts:
     transaction_timeout_ms_max: int
     isr: IsrKeeper
     fetchers: ReplicaFetchers
+    replication_quotas: ReplicationQuotas
     flusher: Flusher
     sessions: FetchSessionCache
     purgatory: Purgatory
@@ -108,6 +110,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(parts.traffic.families)
     registry.register(lambda: parts.times.families(parts.now_ms()))
     registry.register(lambda: _followers(parts.fetchers))
+    registry.register(lambda: _throttles(parts.replication_quotas))
     registry.register(lambda: _logs(parts.logs))
     registry.register(lambda: cleaner_families(parts.logs))
     registry.register(lambda: _flushes(parts))
@@ -184,6 +187,19 @@ def _followers(fetchers: ReplicaFetchers) -> Iterator[Family | None]:
         ),
     ):
         yield gauges(f"{manager}{name}", text, ("clientId",), ((("Replica",), value),))
+
+
+def _throttles(quotas: ReplicationQuotas) -> Iterator[Family]:
+    for name, text, quota in (
+        ("LeaderReplication", "sent to throttled replicas", quotas.leader),
+        ("FollowerReplication", "fetched for throttled replicas", quotas.follower),
+        ("AlterLogDirsReplication", "copied between log directories", quotas.log_dirs),
+    ):
+        yield gauge(
+            f"kafka.server:type={name},attribute=byte-rate",
+            f"Bytes a second {text}, where a limit is set.",
+            quota.per_second(),
+        )
 
 
 def _flushes(parts: BrokerParts) -> Iterator[Family]:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.client.fetch.fetch_session import FetchSessionHandler
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError, row_of
@@ -36,6 +37,9 @@ SET_ASIDE_MS_MAX = 30_000
 
 NEVER_MS = 1 << 53
 """Beyond every clock."""
+
+NOT_KNOWN = -1
+"""The lag of a replica that the leader has not answered for yet."""
 
 NOT_ASKED = 1 << 63
 """Above the number of any request."""
@@ -104,7 +108,7 @@ class Followed:
         self.leader_epoch = partition.leader_epoch
         self.asked_in = NOT_ASKED
         """The number of the request that asks for it: answers to earlier ones do not count."""
-        self.lag = 0
+        self.lag = NOT_KNOWN
         """Committed records that we lacked when the leader answered last."""
         self.retry_at_ms = 0
         self.backoff_ms = 0
@@ -119,6 +123,18 @@ class Followed:
         return f"{self.partition.topic}-{self.partition.index}"
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether its topic has its replication throttled on the follower's side."""
+        partition = self.partition
+        throttled = partition.config.follower_replication_throttled_replicas
+        return throttled.has(partition.index, partition.local_id)
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether it is among the in-sync replicas, or has all that is committed."""
+        return self.lag == 0 or self.partition.local_id in self.partition.isr
+
+    @property
     def log(self) -> Log:
         """The replica's log; a partition is followed only while it has one."""
         log = self.partition.log
@@ -129,13 +145,17 @@ class Followed:
 class FollowerFetch:
     """Everything this broker follows one leader for."""
 
-    def __init__(self, leader_id: NodeId, config: BrokerConfig) -> None:
+    def __init__(self, leader_id: NodeId, config: BrokerConfig, quota: ReplicationQuota) -> None:
         self.leader_id = leader_id
         self.session = FetchSessionHandler()
         self._config = config
         self._followed: dict[TopicIdPartition, Followed] = {}
         self._set_aside: dict[TopicIdPartition, Followed] = {}
         self._unflushed: dict[TopicIdPartition, Followed] = {}
+        self._quota = quota
+        self._throttled: dict[TopicIdPartition, Followed] = {}
+        """Left out of requests while the quota is exceeded."""
+        self._throttled_until_ms = NEVER_MS
         self._request_number = 0
 
     def __len__(self) -> int:
@@ -166,6 +186,7 @@ class FollowerFetch:
         if followed is not None:
             self._set_aside.pop(key, None)
             self._unflushed.pop(key, None)
+            self._throttled.pop(key, None)
             self.session.forget(key)
         return followed
 
@@ -186,6 +207,8 @@ class FollowerFetch:
         for followed in [one for one in self._set_aside.values() if one.retry_at_ms <= now_ms]:
             del self._set_aside[followed.key]
             self._ask(followed)
+        if self._throttled or self._quota.is_limited:
+            self._throttle(now_ms)
         if not len(self.session):
             return None
         config = self._config
@@ -201,8 +224,30 @@ class FollowerFetch:
 
     @property
     def next_retry_ms(self) -> int | None:
-        """When a partition that is set aside is due, None with none."""
-        return min((one.retry_at_ms for one in self._set_aside.values()), default=None)
+        """When a partition that is set aside or throttled is due, None with none."""
+        retry_ms = min((one.retry_at_ms for one in self._set_aside.values()), default=None)
+        if not self._throttled:
+            return retry_ms
+        until_ms = self._throttled_until_ms
+        return until_ms if retry_ms is None else min(retry_ms, until_ms)
+
+    def _throttle(self, now_ms: int) -> None:
+        """Leave throttled partitions that are not in sync out of requests, or in again.
+
+        They wait together until the rate has fallen to the limit.
+        """
+        delay_ms = self._quota.delay_ms()
+        if not delay_ms:
+            waiting, self._throttled = self._throttled, {}
+            for followed in waiting.values():
+                self._ask(followed)
+            return
+        self._throttled_until_ms = now_ms + delay_ms
+        for followed in self._followed.values():
+            if followed.asked_in != NOT_ASKED and followed.is_throttled and not followed.is_in_sync:
+                followed.asked_in = NOT_ASKED
+                self._throttled[followed.key] = followed
+                self.session.forget(followed.key)
 
     @property
     def has_unflushed(self) -> bool:
@@ -281,6 +326,8 @@ class FollowerFetch:
             assert isinstance(records, memoryview)
             log.append_as_follower(records, now_ms=wall_ms)
             followed.partition.traffic.replication_bytes_in += len(records)
+            if self._quota.is_limited and followed.is_throttled:
+                self._quota.record(len(records))
         if followed.problem is not None:
             logger.warning("%s follows broker %s again", followed.name, self.leader_id)
         followed.backoff_ms, followed.problem = 0, None

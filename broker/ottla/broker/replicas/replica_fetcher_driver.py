@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.follower_duties_driver import FollowerDuties
 from ottla.broker.replicas.follower_fetch import (
     BeginAnew,
@@ -79,9 +80,12 @@ class ReplicaFetchers:
         table: PartitionTable,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        quota: ReplicationQuota,
         errors: UnexpectedErrors | None = None,
     ) -> None:
+        """`quota` is what throttled replicas may fetch of all leaders together."""
         self._config = config
+        self._quota = quota
         self._table = table
         self._clock = clock
         self._broker_epoch = broker_epoch
@@ -109,7 +113,7 @@ class ReplicaFetchers:
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
             fetcher = self._fetchers[leader_id] = LeaderFetcher(
-                FollowerFetch(leader_id, self._config),
+                FollowerFetch(leader_id, self._config, self._quota),
                 self._config,
                 table=self._table,
                 clock=self._clock,

@@ -60,7 +60,8 @@ FEATURES = (
         "yes",
         "by user and client id; `ottla quota`",
     ),
-    ("quotas of connections, replication throttles", "no", ""),
+    ("quotas of connections", "no", ""),
+    ("replication throttles", "yes", "between brokers and between log directories"),
     ("TLS, SASL, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
     ("share groups, streams groups, tiered storage", "no", ""),
 )

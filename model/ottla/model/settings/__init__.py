@@ -4,6 +4,7 @@ declare.py          what a declaration is; reading texts into values; the senten
 endpoints.py        listeners, voters: settings that are lists of addresses
 security.py         settings for protection that is not served: refused, never ignored
 topic.py            settings of one topic, with the broker key that gives each its default
+throttled_replicas.py  replicas of a topic whose replication is throttled
 quorum.py           how fast a quorum notices things, and when it writes snapshots
 groups.py           how groups are coordinated, and how their offsets are kept
 transactions.py     how transactions are coordinated, and how their state is kept

@@ -23,7 +23,7 @@ from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.security import SECURITY_KEYS, check_security
 from ottla.model.settings.telemetry import TelemetryConfig
-from ottla.model.settings.topic import BROKER_TO_TOPIC, NO_THROTTLE, topic_defaults_of
+from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 from ottla.model.settings.transactions import TransactionConfig
 
 
@@ -322,20 +322,28 @@ class BrokerConfig:
     leader_replication_throttled_rate: int = setting(
         INT64_MAX,
         key="leader.replication.throttled.rate",
-        has_no_effect_yet=NO_THROTTLE,
         kind=SettingKind.LONG,
         at_least=0,
         is_dynamic=True,
-        doc="Bytes a second that a leader sends to throttled replicas.",
+        doc="Bytes a second that this broker, as a leader, sends to replicas that the topics' "
+        "leader.replication.throttled.replicas name and that are not in sync.",
     )
     follower_replication_throttled_rate: int = setting(
         INT64_MAX,
         key="follower.replication.throttled.rate",
-        has_no_effect_yet=NO_THROTTLE,
         kind=SettingKind.LONG,
         at_least=0,
         is_dynamic=True,
-        doc="Bytes a second that throttled replicas fetch.",
+        doc="Bytes a second that this broker, as a follower, fetches for replicas that the topics' "
+        "follower.replication.throttled.replicas name and that are not in sync.",
+    )
+    log_dirs_move_rate_max: int = setting(
+        INT64_MAX,
+        key="replica.alter.log.dirs.io.max.bytes.per.second",
+        kind=SettingKind.LONG,
+        at_least=0,
+        is_dynamic=True,
+        doc="Bytes a second that logs are copied at which move between directories of this broker.",
     )
     admin_requests: str = setting(
         "loopback",

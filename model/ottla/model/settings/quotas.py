@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from ottla.model.limits import INT32_MAX, INT64_MAX
-from ottla.model.settings.declare import setting
+from ottla.model.settings.declare import SettingKind, setting
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -47,9 +47,12 @@ def why_no_limit(key: str, value: float) -> str | None:
     return None
 
 
+NO_REMOTE_STORAGE = "there is no remote storage"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaConfig:
-    """How a broker measures what its clients use."""
+    """How a broker measures what its clients and its replicas use."""
 
     window_count: int = setting(
         11,
@@ -64,6 +67,76 @@ class QuotaConfig:
         at_least=1,
         doc="Length of a window of client quotas. A client that took too much of the request "
         "quota is throttled for one window at most.",
+    )
+    replication_window_count: int = setting(
+        11,
+        key="replication.quota.window.num",
+        at_least=1,
+        doc="Windows over which throttled replication is measured.",
+    )
+    replication_window_s: int = setting(
+        1,
+        key="replication.quota.window.size.seconds",
+        at_least=1,
+        doc="Length of a window of throttled replication.",
+    )
+    log_dirs_window_count: int = setting(
+        11,
+        key="alter.log.dirs.replication.quota.window.num",
+        at_least=1,
+        doc="Windows over which moves between log directories are measured.",
+    )
+    log_dirs_window_s: int = setting(
+        1,
+        key="alter.log.dirs.replication.quota.window.size.seconds",
+        at_least=1,
+        doc="Length of a window of moves between log directories.",
+    )
+    remote_copy_rate_max: int = setting(
+        INT64_MAX,
+        key="remote.log.manager.copy.max.bytes.per.second",
+        kind=SettingKind.LONG,
+        at_least=1,
+        is_dynamic=True,
+        has_no_effect_yet=NO_REMOTE_STORAGE,
+        doc="Bytes a second that are copied to remote storage.",
+    )
+    remote_copy_window_count: int = setting(
+        11,
+        key="remote.log.manager.copy.quota.window.num",
+        at_least=1,
+        has_no_effect_yet=NO_REMOTE_STORAGE,
+        doc="Windows over which what is copied to remote storage is measured.",
+    )
+    remote_copy_window_s: int = setting(
+        1,
+        key="remote.log.manager.copy.quota.window.size.seconds",
+        at_least=1,
+        has_no_effect_yet=NO_REMOTE_STORAGE,
+        doc="Length of a window of that measure.",
+    )
+    remote_fetch_rate_max: int = setting(
+        INT64_MAX,
+        key="remote.log.manager.fetch.max.bytes.per.second",
+        kind=SettingKind.LONG,
+        at_least=1,
+        is_dynamic=True,
+        has_no_effect_yet=NO_REMOTE_STORAGE,
+        doc="Bytes a second that are fetched from remote storage.",
+    )
+    remote_fetch_window_count: int = setting(
+        11,
+        key="remote.log.manager.fetch.quota.window.num",
+        at_least=1,
+        has_no_effect_yet=NO_REMOTE_STORAGE,
+        doc="Windows over which what is fetched from remote storage is measured.",
+    )
+    remote_fetch_window_s: int = setting(
+        1,
+        key="remote.log.manager.fetch.quota.window.size.seconds",
+        at_least=1,
+        has_no_effect_yet=NO_REMOTE_STORAGE,
+        doc="Length of a window of that measure.",
     )
 
 

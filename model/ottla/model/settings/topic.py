@@ -1,12 +1,12 @@
 """The settings of one topic, and the broker settings that give them their defaults."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.limits import GIB, INT64_MAX, MIB
 from ottla.model.settings.declare import Definition, SettingKind, definitions, load, setting
+from ottla.model.settings.throttled_replicas import ThrottledReplicas, throttled_replicas
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -20,18 +20,7 @@ LONGER_UNITS = {
 }
 """Broker keys whose value is turned to milliseconds before it serves as a topic's default."""
 
-NO_THROTTLE = "replication is not throttled"
-
-REPLICA = re.compile(r"\d+:\d+")
-
-
-def throttled_replicas(text: str) -> tuple[str, ...]:
-    """* or a list of PARTITION:BROKER."""
-    parts = tuple(part.strip() for part in text.split(",") if part.strip())
-    if parts != ("*",) and not all(REPLICA.fullmatch(part) for part in parts):
-        raise ValueError(text)
-    return parts
-
+NO_REPLICAS = ThrottledReplicas()
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 MAX_COMPACTION_LAG = "max.compaction.lag.ms"
@@ -111,10 +100,10 @@ class TopicConfig:
         broker_keys=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         doc="Time after which written records are flushed to disk.",
     )
-    follower_replication_throttled_replicas: tuple[str, ...] = setting(
-        (),
+    follower_replication_throttled_replicas: ThrottledReplicas = setting(
+        NO_REPLICAS,
         key="follower.replication.throttled.replicas",
-        has_no_effect_yet=NO_THROTTLE,
+        kind=SettingKind.LIST,
         parse=throttled_replicas,
         doc="Replicas throttled on the follower's side, partition:broker each, or *.",
     )
@@ -126,10 +115,10 @@ class TopicConfig:
         doc="Log bytes between two index entries. Smaller finds faster, larger keeps indexes "
         "small.",
     )
-    leader_replication_throttled_replicas: tuple[str, ...] = setting(
-        (),
+    leader_replication_throttled_replicas: ThrottledReplicas = setting(
+        NO_REPLICAS,
         key="leader.replication.throttled.replicas",
-        has_no_effect_yet=NO_THROTTLE,
+        kind=SettingKind.LIST,
         parse=throttled_replicas,
         doc="Replicas throttled on the leader's side, partition:broker each, or *.",
     )

@@ -181,7 +181,8 @@ class BrokerLife:
             return
         fetcher = self.fetchers.get(leader_id)
         if fetcher is None:
-            fetcher = WalkedFetcher(FollowerFetch(leader_id, self.machine.config))
+            quota = self.core.replication_quotas.follower
+            fetcher = WalkedFetcher(FollowerFetch(leader_id, self.machine.config, quota))
             self.fetchers[leader_id] = fetcher
         self._fetcher_of[key] = fetcher
         fetcher.core.follow(partition)
