@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ottla.controller import brokers, elections
 from ottla.controller.decision import Decision, R, decided
+from ottla.controller.mutation_quotas import MutationQuotas
 from ottla.controller.rehearsal import Rehearsal
 from ottla.controller.sessions import BrokerSessions
 from ottla.metadata import fold
@@ -17,6 +18,7 @@ from ottla.metadata.image import MetadataImage, Provenance
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.rates import WindowShape
 
 
 class ControllerHistory(Rehearsal):
@@ -46,6 +48,7 @@ class ControllerHistory(Rehearsal):
         other.sessions._sessions = {
             broker: replace(session) for broker, session in self.sessions._sessions.items()
         }
+        other.mutations, other.last_charge = MutationQuotas(WindowShape()), self.last_charge
         other.log = list(self.log)
         other.images = list(self.images)
         other.ends = list(self.ends)
