@@ -14,6 +14,7 @@ from ottla.jepsen.world.disk_conformance import CHECKS, Check
 from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import NotCachedError
 from ottla.storage.slice import FileSlice
+from ottla.storage.write_back_driver import begin_write_back
 
 PATIENCE_S = 30
 
@@ -86,6 +87,31 @@ async def test_a_failed_fsync_fails_ever_after(
     with pytest.raises(OSError, match="Input/output error"):
         await disk.fsync(file)
     file.close()
+
+
+async def test_what_could_not_be_written_back_fails_every_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells a descriptor of it once: no later fsync would hear of it."""
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(0, [b"lost"])
+
+    def failing(fd: int, path: str) -> None:
+        raise OSError(errno.EIO, "the disk fails as asked", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ottla.storage.disk.begin_write_back", failing)
+        with pytest.raises(OSError, match="as asked"):
+            await disk.write_back(file)
+    with pytest.raises(OSError, match="as asked"):
+        await disk.fsync(file)
+    file.close()
+
+
+def test_what_has_no_file_is_not_written_back() -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        begin_write_back(-1, "nowhere")
 
 
 async def test_a_closed_file_stays_open_as_long_as_a_slice_lives(tmp_path: Path) -> None:

@@ -155,6 +155,11 @@ class FaultyDisk(RealDisk):
             raise OSError(self.faults["fsync"], "the fsync failed")
         await super().fsync(file)
 
+    async def write_back(self, file: DiskFile) -> None:
+        if "write back" in self.faults:
+            raise OSError(self.faults["write back"], "the write-back failed")
+        await super().write_back(file)
+
 
 @pytest.fixture
 def disk() -> FaultyDisk:
@@ -196,6 +201,20 @@ async def test_a_failed_write_is_taken_back_or_the_log_goes_offline(
             append(log, batch(b"1"))
     log = await bench.kill_and_open(log)
     assert found(log) == expected(2 if is_online else 1)
+
+
+async def test_a_failed_write_back_takes_the_log_offline(
+    bench: Workbench, disk: FaultyDisk
+) -> None:
+    log = await bench.open(LogConfig())
+    append(log, batch(b"0"))
+    disk.faults["write back"] = errno.EIO
+    with pytest.raises(RefusedError, match="the write-back failed"):
+        await log.write_back()
+    disk.faults.clear()
+
+    with pytest.raises(RefusedError, match="the write-back failed"):
+        append(log, batch(b"1"))
 
 
 async def test_a_failed_fsync_takes_the_log_offline_and_moves_no_recovery_point(

@@ -19,6 +19,7 @@ from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import DirectorySurvey, DiskFile, Space
 from ottla.storage.real_file_driver import Fsyncs, OpenRealFiles, RealFile, write_rest
+from ottla.storage.write_back_driver import begin_write_back
 
 T = TypeVar("T")
 
@@ -34,8 +35,9 @@ PROBE_EVERY_BYTES = 1 << 18
 """Distance of the bytes of a range that are asked for whether they are cached.  More overlooks what
 the kernel took back within a range, less costs each large answer more calls."""
 
-READ_AHEAD_BLOCK_BYTES = 1 << 20
-"""How much one read of `read_ahead` touches, so that a long range does not need its memory."""
+READ_AHEAD_BLOCK_BYTES = 1 << 16
+"""How much one read of `read_ahead` touches: little memory, used again, and so in the processor's
+cache.  What the device reads at once does not hang on it."""
 
 
 class _Workers:
@@ -120,6 +122,18 @@ class RealDisk:
     async def forget_flushed(self, file: DiskFile) -> None:
         """Drop the file's clean pages from the page cache."""
         await _run_pinned(self._workers_of(file.path).other, file, _drop_pages, file)
+
+    async def write_back(self, file: DiskFile) -> None:
+        """Have the device write what was written, once it is done with what the last call began."""
+        assert isinstance(file, RealFile)
+        if file.is_closed:
+            return
+        try:
+            await _run_pinned(self._workers_of(file.path).fsync, file, _write_back, file)
+        except OSError as error:
+            # The kernel tells a descriptor once what it could not write: no fsync would hear of it.
+            file.fsyncs.failure = error
+            raise
 
     async def fsync(self, file: DiskFile) -> None:
         """Make durable what was written before the call; calls that overlap share one fsync."""
@@ -297,6 +311,10 @@ def _fsync(file: RealFile) -> None:
     os.fdatasync(file.fileno())
 
 
+def _write_back(file: RealFile) -> None:
+    begin_write_back(file.fileno(), file.path)
+
+
 def _open_all_and_work(handles: list[RealFile], work: Callable[..., T], *arguments: object) -> T:
     _open_all(handles)
     return work(*arguments)
@@ -323,11 +341,15 @@ def _drop_pages(file: DiskFile) -> None:
 
 
 def _touch(file: DiskFile, position: int, size: int) -> None:
+    fd = file.fileno()
+    os.posix_fadvise(fd, position, size, os.POSIX_FADV_WILLNEED)
+    buffer = memoryview(bytearray(min(size, READ_AHEAD_BLOCK_BYTES)))
     end = position + size
     while position < end:
-        block = min(READ_AHEAD_BLOCK_BYTES, end - position)
-        file.pread(position, block)
-        position += block
+        count = os.preadv(fd, [buffer[: end - position]], position)
+        if not count:
+            return
+        position += count
 
 
 def _survey_all(

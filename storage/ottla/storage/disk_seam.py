@@ -174,6 +174,14 @@ class Disk(Protocol):
         """
         ...
 
+    async def write_back(self, file: DiskFile) -> None:
+        """Have the device write what was written, once it is done with what the last call began.
+
+        Nothing becomes durable by it.  It keeps the next fsync short, and so the wait of other
+        files for the file system's journal.  A failure is that of an fsync.
+        """
+        ...
+
     async def fsync(self, file: DiskFile) -> None:
         """Make durable what was written before the call.  Calls that overlap share one fsync.
 

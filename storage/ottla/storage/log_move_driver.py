@@ -40,6 +40,10 @@ LAST_BYTES = MIB
 """What may be missing as the partition changes over, in a turn in which nothing else runs: some two
 milliseconds."""
 
+WRITE_BACK_EVERY_BYTES = 2 * MIB
+"""The disk writes what is copied as it comes.  What it writes at once, more being more, is what
+others' appends may wait for: in the file system's journal, and in the device's queue."""
+
 FLUSH_EVERY_BYTES = 64 * MIB
 """The copy is flushed on its way, so that the disk is not asked for all of it at once."""
 
@@ -95,6 +99,8 @@ class LogMove:
         """From where on the old log was cut since it was last looked at."""
         self._lacking: FileSlice | None = None
         """What was not in memory as the partition was to change over; it is, as long as this is."""
+        self._unwritten_bytes = 0
+        """Bytes copied since the disk was last asked to write them."""
         self._unflushed_bytes = 0
 
     @property
@@ -199,7 +205,10 @@ class LogMove:
                 self._add(copy, memoryview(data))
             if self._unflushed_bytes >= FLUSH_EVERY_BYTES:
                 await copy.flush()
-                self._unflushed_bytes = 0
+                self._unflushed_bytes = self._unwritten_bytes = 0
+            elif self._unwritten_bytes >= WRITE_BACK_EVERY_BYTES:
+                await copy.write_back()
+                self._unwritten_bytes = 0
             await trio.lowlevel.checkpoint()
 
     async def _next(self, copy: Log, bytes_max: int) -> LogRead:
@@ -214,6 +223,7 @@ class LogMove:
         if copy.end_offset == before:
             raise CorruptDataError(f"{self.source.directory}: no batch at offset {before}")
         self._unflushed_bytes += len(data)
+        self._unwritten_bytes += len(data)
 
     async def _mend(self, copy: Log) -> None:
         """Cut the copy as the old log was, and begin where that begins now."""

@@ -260,6 +260,9 @@ class PreviewDisk:
     async def forget_flushed(self, file: DiskFile) -> None:
         """Do nothing: what is kept aside is of no device."""
 
+    async def write_back(self, file: DiskFile) -> None:
+        """Do nothing: what is kept aside is thrown away."""
+
     async def fsync(self, file: DiskFile) -> None:
         """Do nothing: what is kept aside is thrown away."""
 

@@ -231,6 +231,10 @@ class SimulatedDisk:
         await self._wait(file.path)
         _simulated(file).inode.forget_flushed()
 
+    async def write_back(self, file: DiskFile) -> None:
+        """Wait as the disk does; what the device has by then is left to a crash."""
+        await self._wait(file.path)
+
     async def fsync(self, file: DiskFile) -> None:
         """Make durable what was written before the call; after one failure it always fails."""
         simulated = _simulated(file)

@@ -109,6 +109,18 @@ async def fsyncs_may_follow_each_other(disk: Disk, root: str) -> None:
     file.close()
 
 
+async def what_is_written_back_stays_as_it_was(disk: Disk, root: str) -> None:
+    """Writing back changes nothing, also between writes, and passes over a closed file."""
+    file = disk.open(f"{root}/f", create=True)
+    for count in range(3):
+        file.pwrite(4 * count, [b"data"])
+        await disk.write_back(file)
+    await disk.fsync(file)
+    assert file.pread(0, 100) == b"datadatadata"
+    file.close()
+    await disk.write_back(file)  # it is passed over
+
+
 async def a_renamed_file_keeps_its_handles(disk: Disk, root: str) -> None:
     """The name moves and replaces; handles stay with their bytes."""
     moved = _file(disk, f"{root}/a", b"moved")
@@ -335,6 +347,7 @@ CHECKS: tuple[Check, ...] = (
     a_missing_file_is_missing_until_it_is_created,
     two_handles_share_one_file,
     fsyncs_may_follow_each_other,
+    what_is_written_back_stays_as_it_was,
     a_renamed_file_keeps_its_handles,
     a_renamed_directory_takes_all_along,
     an_unlinked_file_lives_until_it_is_closed,

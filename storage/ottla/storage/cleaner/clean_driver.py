@@ -199,6 +199,7 @@ class _Cleaning:
                     if filtered.is_changed and not cleaned.is_begun:
                         written = await cleaned.begin(file)
                     written += cleaned.add(filtered)
+                    await cleaned.write_back()
                     self._read_bytes += block.size_bytes
                     self._written_bytes += written
                     await self._throttle(block.size_bytes + written)

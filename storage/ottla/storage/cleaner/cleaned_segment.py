@@ -29,6 +29,8 @@ from ottla.wire.batch import NO_TIMESTAMP
 
 COPY_BYTES = MIB
 """Bytes copied at once of what came before the first change."""
+WRITE_BACK_EVERY_BYTES = 2 * MIB
+"""The disk writes a new segment as it comes: others' appends wait for what it writes at once."""
 
 
 class CleanedSegment:
@@ -50,6 +52,7 @@ class CleanedSegment:
         self._max_timestamp_ms = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self.size_bytes = 0
+        self._written_back_bytes = 0
 
     @property
     def is_begun(self) -> bool:
@@ -101,6 +104,13 @@ class CleanedSegment:
             self._bytes_since_entry = 0
         self.size_bytes = position + size
         self._bytes_since_entry += size
+
+    async def write_back(self) -> None:
+        """Have the disk write what was added, if it is a good deal."""
+        if self._log is None or self.size_bytes - self._written_back_bytes < WRITE_BACK_EVERY_BYTES:
+            return
+        self._written_back_bytes = self.size_bytes
+        await self._disk.write_back(self._log)
 
     async def finish(self, sources: Sequence[int], end_offset: int) -> CleanedGroup:
         """Make all files durable."""
