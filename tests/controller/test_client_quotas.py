@@ -135,3 +135,31 @@ def test_who_cannot_be_limited_is_refused(cluster: Rehearsal, entity: Entity, re
     assert message is not None
     assert reason in message
     assert not cluster.image.client_quotas
+
+
+@pytest.mark.parametrize("limit", [0.0, 10.0, 2_147_483_647.0])
+@pytest.mark.parametrize("name", ["10.0.0.1", "::1", None])
+def test_connections_of_an_address_are_limited(
+    cluster: Rehearsal, name: str | None, limit: float
+) -> None:
+    asked = EntryData(
+        entity=[EntityData(entity_type="ip", entity_name=name)],
+        ops=[OpData(key="connection_creation_rate", value=limit, remove=False)],
+    )
+
+    assert alter(cluster, asked) == [(0, None)]
+    entity = (QuotaEntity("ip", name is None, name or ""),)
+    assert dict(cluster.image.client_quotas[entity]) == {"connection_creation_rate": limit}
+
+
+@pytest.mark.parametrize("limit", [-1.0, 1.5, math.nan, math.inf, 2_147_483_648.0])
+def test_what_is_no_rate_of_connections_is_refused(cluster: Rehearsal, limit: float) -> None:
+    asked = EntryData(
+        entity=[EntityData(entity_type="ip", entity_name="10.0.0.1")],
+        ops=[OpData(key="connection_creation_rate", value=limit, remove=False)],
+    )
+
+    ((code, message),) = alter(cluster, asked)
+
+    assert code == ErrorCode.INVALID_REQUEST and message
+    assert not cluster.image.client_quotas

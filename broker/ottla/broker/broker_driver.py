@@ -20,8 +20,8 @@ from ottla.broker.cluster.dynamic_settings import (
     FOLLOWER_REPLICATION_RATE,
     LEADER_REPLICATION_RATE,
     LOG_DIRS_MOVE_RATE,
-    MAX_CONNECTIONS,
     PARTITION_VERIFICATION,
+    ConnectionBoundsPublisher,
     DynamicSettings,
 )
 from ottla.broker.cluster.lifecycle import Lifecycle
@@ -45,6 +45,7 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.server_seam import Server
 from ottla.broker.network.side_by_side_driver import side_by_side
+from ottla.broker.quotas.connection_quotas import ConnectionQuotas
 from ottla.broker.quotas.move_throttle_driver import MoveThrottle
 from ottla.broker.quotas.quota_publisher import QuotaPublisher
 from ottla.broker.replicas.flush_driver import Flusher
@@ -64,6 +65,7 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.connections import ConnectionBounds
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, is_cordoned
 from ottla.node.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
@@ -126,27 +128,22 @@ class Broker:
         disk: Disk,
         logs: LogManager,
         lifecycle: Lifecycle,
+        connections: ConnectionQuotas,
     ) -> None:
         self.config = config
         self.cluster_id = cluster_id
         self.server = server
+        self.connections = connections
         self.member = member
         self.logs = logs
         self.dispatcher = dispatcher
         self.is_ready = trio.Event()
         self._clock = clock
         self._rng = rng
-        self._rpc = rpc
         self.controller = ControllerClient(
             rpc, config.controller_quorum_voters, lambda: member.leader_id
         )
-        self.lifecycle = LifecycleDriver(
-            lifecycle,
-            config,
-            self.controller,
-            metadata_offset=self._metadata_offset,
-            errors=dispatcher.errors,
-        )
+        self.lifecycle = self._new_lifecycle(lifecycle)
         self._assignments = Assignments(
             config.node_id, self.controller, lambda: lifecycle.broker_epoch
         )
@@ -182,6 +179,15 @@ class Broker:
         self.own_telemetry = self._new_own_telemetry()
         self._cordon(config.cordoned_log_dirs)
         self._open_first_doors()
+
+    def _new_lifecycle(self, lifecycle: Lifecycle) -> LifecycleDriver:
+        return LifecycleDriver(
+            lifecycle,
+            self.config,
+            self.controller,
+            metadata_offset=self._metadata_offset,
+            errors=self.dispatcher.errors,
+        )
 
     def _open_replicas(self) -> None:
         ports = ReplicaPorts(
@@ -282,6 +288,7 @@ class Broker:
             },
             verifications=self._questions.durations,
             network=lambda: self.server.metrics,
+            connections=self.connections,
             heartbeats=self.lifecycle.metrics,
             errors=self.errors,
         )
@@ -347,7 +354,6 @@ class Broker:
             DynamicSettings(
                 self.config,
                 {
-                    MAX_CONNECTIONS: self.server.bound_connections,
                     CORDONED_LOG_DIRS: self._cordon,
                     PARTITION_VERIFICATION: self._questions.enable,
                     LEADER_REPLICATION_RATE: quotas.leader.set_limit,
@@ -358,7 +364,8 @@ class Broker:
             )
         )
         self.member.add_publisher(SettingsWithoutEffect())
-        self.member.add_publisher(QuotaPublisher(self.core.quotas))
+        self.member.add_publisher(ConnectionBoundsPublisher(self.config, self._bound_connections))
+        self.member.add_publisher(QuotaPublisher(self.core.quotas, self.connections))
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
             await self.member.wait_caught_up()
         if patience.cancelled_caught:
@@ -532,6 +539,10 @@ class Broker:
         """Wait until the metadata says that a replica of ours lies in a directory (KIP-858)."""
         while not self._replicas.is_placed(at, directory_id):
             await trio.sleep(PLACED_POLL_S)
+
+    def _bound_connections(self, bounds: ConnectionBounds) -> None:
+        self.connections.bounds = bounds
+        self.server.reconsider_doors()
 
     def _set_up_cleaner(self, key: str, value: Any) -> None:
         self.logs.cleaner.reconfigure(**{CLEANER_SETTINGS[key]: value})

@@ -15,6 +15,7 @@ import trio
 from ottla.broker.broker_driver import Broker, served_api_keys
 from ottla.broker.cluster.cluster_apis import register_early_apis
 from ottla.broker.cluster.describe_node import DescribeNodeApi
+from ottla.broker.cluster.dynamic_settings import connection_bounds
 from ottla.broker.cluster.lifecycle import BrokerState, Lifecycle
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.connection import ConnectionLimits
@@ -22,7 +23,10 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_driver import open_socket_server
 from ottla.broker.network.server_seam import OpenServer, Server
+from ottla.broker.quotas.connection_quotas import ConnectionQuotas
+from ottla.metadata.image import EMPTY
 from ottla.model.errors import ConfigError, only_error
+from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -102,8 +106,9 @@ async def open_broker(
         lifecycle = Lifecycle()
         lifecycle.become(BrokerState.STARTING)
         dispatcher = Dispatcher(errors=errors)
+        connections = _connection_quotas(config)
         async with (
-            _open_server(open_server, config, dispatcher, clock, disk) as server,
+            _open_server(open_server, config, dispatcher, clock, disk, connections) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
             open_quorum_member(
                 disk=disk,
@@ -129,6 +134,7 @@ async def open_broker(
                 disk=disk,
                 logs=logs,
                 lifecycle=lifecycle,
+                connections=connections,
             )
             nursery.start_soon(broker.run)
             yield broker
@@ -138,9 +144,23 @@ async def open_broker(
             await logs.shutdown_cleanly(lifecycle.broker_epoch)
 
 
+def _connection_quotas(config: BrokerConfig) -> ConnectionQuotas:
+    return ConnectionQuotas(
+        WindowShape(config.quotas.window_count, config.quotas.window_s * 1_000),
+        listeners=[endpoint.name for endpoint in config.listeners],
+        inter_broker=config.inter_broker_listener,
+        bounds=connection_bounds(EMPTY, config),
+    )
+
+
 @asynccontextmanager
 async def _open_server(
-    open_server: OpenServer, config: BrokerConfig, dispatcher: Dispatcher, clock: Clock, disk: Disk
+    open_server: OpenServer,
+    config: BrokerConfig,
+    dispatcher: Dispatcher,
+    clock: Clock,
+    disk: Disk,
+    connections: ConnectionQuotas,
 ) -> AsyncIterator[Server]:
     listeners = [
         Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
@@ -157,7 +177,7 @@ async def _open_server(
             request_memory_bytes_max=config.queued_max_request_bytes,
             idle_ms_max=config.connections_max_idle_ms,
             backlog=config.socket_listen_backlog_size,
-            connection_count_max=config.max_connections,
+            admission=connections,
         ) as server:
             is_open = True
             yield server

@@ -13,7 +13,7 @@ from ottla.metadata.records import Record, client_quota_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
 from ottla.model.quota_limits import QuotaEntity
-from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS, NOT_SERVED_KEYS, why_no_limit
+from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS, why_no_limit
 from ottla.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     OpData,
@@ -77,8 +77,6 @@ def _limit(asked: OpData, keys: frozenset[str]) -> float | None:
         raise _invalid(f"Invalid configuration key {asked.key}")
     if asked.remove:
         return None
-    if asked.key in NOT_SERVED_KEYS:
-        raise _invalid(f"{asked.key} is not served by this release")
     why = why_no_limit(asked.key, asked.value)
     if why is not None:
         raise _invalid(why)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.cluster.dynamic_settings import (
-    MAX_CONNECTIONS,
     PRODUCER_ID_EXPIRATION_MS,
+    ConnectionBoundsPublisher,
     DynamicSettings,
     setting_in_force,
 )
@@ -16,9 +16,10 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.connections import MAX_CONNECTIONS, ConnectionBounds, ConnectionConfig
 from ottla.model.settings.dynamic import broker_definitions
 
-CONFIG = BrokerConfig(node_id=NodeId(1), max_connections=500)
+CONFIG = BrokerConfig(node_id=NodeId(1), connections=ConnectionConfig(max_connections=500))
 
 
 def image_with(settings: dict[str, dict[str, str]]) -> MetadataImage:
@@ -77,3 +78,25 @@ def test_the_dynamic_settings_are_kafkas() -> None:
         "num.partitions",
         "default.replication.factor",
     }
+
+
+async def test_bounds_of_connections_are_told_when_one_of_them_changes() -> None:
+    told: list[ConnectionBounds] = []
+    publisher = ConnectionBoundsPublisher(CONFIG, told.append)
+    now = EMPTY
+    for settings in (
+        {"": {PRODUCER_ID_EXPIRATION_MS: "9"}},
+        {"": {"max.connections.per.ip": "7", "max.connections.per.ip.overrides": "10.0.0.1:9"}},
+        {"1": {"listener.name.external.max.connections": "3"}},
+        {"1": {"listener.name.External.max.connection.creation.rate": "4"}},
+        {},
+    ):
+        image = image_with(settings)
+        await publisher.publish(MetadataDelta.between(now, image), image)
+        now = image
+    assert told == [
+        ConnectionBounds(count_max=500, count_max_per_ip=7, count_max_of_ips={"10.0.0.1": 9}),
+        ConnectionBounds(count_max=500, count_max_of_listeners={"external": 3}),
+        ConnectionBounds(count_max=500, rate_max_of_listeners={"external": 4}),
+        ConnectionBounds(count_max=500),
+    ]

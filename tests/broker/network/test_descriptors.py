@@ -31,7 +31,7 @@ async def main():
         while len(files) < 100:
             files.append(disk.open(f"{sys.argv[1]}/{len(files)}.log", create=True))
         print(server.connection_count, len(files), flush=True)
-        server.bound_connections(1_000_000)
+        server.reconsider_doors()
         await trio.to_thread.run_sync(sys.stdin.readline)
         print(server.connection_count, flush=True)
 

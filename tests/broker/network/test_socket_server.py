@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 
+from ottla.broker.network import server_driver
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.listener import Listener
@@ -480,9 +481,45 @@ async def test_a_client_that_reads_nothing_holds_a_bounded_backlog() -> None:
 ANSWER = framed(struct.pack(">i", 1) + encode(HeartbeatResponse(), 3))
 
 
+TWO_LISTENERS = [Listener(name=name, host="127.0.0.1", port=0) for name in ("PLAINTEXT", "SECOND")]
+
+
+class Door:
+    """An admission that a test opens and closes; SECOND is the protected listener."""
+
+    def __init__(self, *verdicts: int | None, room: int = 1_000) -> None:
+        self.count_allowed = 0
+        self.protected_listener: str | None = "SECOND"
+        self.verdicts = list(verdicts)
+        self.room = room
+        self.pause_ms = 0
+        self.served: list[str] = []
+
+    def wait_ms(self, listener: str, now_ms: int) -> int | None:
+        if self.pause_ms:
+            pause_ms, self.pause_ms = self.pause_ms, 0
+            return pause_ms
+        is_free = len(self.served) < self.room or listener == self.protected_listener
+        return 0 if is_free else None
+
+    def admit(self, listener: str, host: str, now_ms: int) -> int | None:
+        assert host == "127.0.0.1"
+        verdict = self.verdicts.pop(0) if self.verdicts else None
+        if verdict is None:
+            self.served.append(listener)
+        return verdict
+
+    @property
+    def has_excess(self) -> bool:
+        return len(self.served) > self.room
+
+    def on_closed(self, listener: str, host: str) -> None:
+        self.served.remove(listener)
+
+
 async def test_connections_above_the_bound_wait_until_another_closes() -> None:
     async with (
-        serving(connection_count_max=2) as server,
+        serving(admission=Door(room=2)) as server,
         await connect(server) as first,
         await connect(server) as second,
         await connect(server) as third,
@@ -499,19 +536,83 @@ async def test_connections_above_the_bound_wait_until_another_closes() -> None:
 
 
 async def test_a_larger_bound_lets_those_in_who_wait() -> None:
+    door = Door(room=1)
     async with (
-        serving(connection_count_max=1) as server,
+        serving(admission=door) as server,
         await connect(server) as first,
         await connect(server) as second,
     ):
         await first.send_all(heartbeat(1))
         await read_answer(first)
         await second.send_all(heartbeat(2))
-        server.bound_connections(2)
+        door.room = 2
+        server.reconsider_doors()
         with trio.fail_after(5):
             assert (await read_answer(second))[0] == 2
-        server.bound_connections(1)
+        door.room = 1
+        server.reconsider_doors()
         assert server.connection_count == 2, "nobody is thrown out"
+
+
+async def test_a_listener_that_accepts_none_for_a_while_does_so_afterwards() -> None:
+    door = Door()
+    door.pause_ms = 20
+    async with serving(admission=door) as server, await connect(server) as stream:
+        await stream.send_all(heartbeat(1))
+        with trio.fail_after(5):
+            assert (await read_answer(stream))[0] == 1
+
+
+async def test_a_connection_that_is_refused_is_closed_at_once_or_later() -> None:
+    door = Door(0, 20, None)
+    async with (
+        serving(admission=door) as server,
+        await connect(server) as first,
+        await connect(server) as second,
+        await connect(server) as third,
+    ):
+        with trio.fail_after(5):
+            for refused in (first, second):
+                assert await is_closed(refused)
+            await third.send_all(heartbeat(3))
+            assert (await read_answer(third))[0] == 3
+        assert door.served == ["PLAINTEXT"]
+    assert door.served == []
+
+
+async def test_sockets_kept_until_they_are_closed_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_driver, "DELAYED_CLOSES_MAX", 2)
+    async with serving(admission=Door(3_600_000, 3_600_000, 3_600_000)) as server:
+        streams = [await connect(server) for _ in range(3)]
+        with trio.fail_after(5):
+            assert await is_closed(streams[2]), "the third is closed at once"
+        assert len(server._closing) == 2
+        for stream in streams:
+            await stream.aclose()
+
+
+async def test_a_broker_takes_the_place_of_the_client_that_was_silent_for_longest() -> None:
+    door = Door(room=2)
+    async with (
+        serving(admission=door, listeners=TWO_LISTENERS) as server,
+        await connect(server) as first,
+        await connect(server) as second,
+    ):
+        for stream in (second, first):
+            await stream.send_all(heartbeat(1))
+            await read_answer(stream)
+            await trio.sleep(0.01)
+        async with await connect(server, "SECOND") as third:
+            await third.send_all(heartbeat(3))
+            with trio.fail_after(5):
+                assert (await read_answer(third))[0] == 3
+                assert await is_closed(second)
+            assert sorted(door.served) == ["PLAINTEXT", "SECOND"]
+            await first.send_all(heartbeat(2))
+            with trio.fail_after(5):
+                assert (await read_answer(first))[0] == 2
 
 
 def open_descriptor_count() -> int:

@@ -92,6 +92,8 @@ async def test_bad_words_are_refused_with_one_sentence() -> None:
             bootstrap = cluster.bootstrap
             with pytest.raises(ConfigError, match="name at least one of them"):
                 await ottla_quota(bootstrap, "set", "producer_byte_rate=5")
+            await ottla_quota(bootstrap, "set", "--ip", "10.0.0.1", "connection_creation_rate=10")
+            await ottla_quota(bootstrap, "delete", "--ip", "10.0.0.1")
             with pytest.raises(ConfigError, match="give a number"):
                 await ottla_quota(bootstrap, "set", "--user", "a", "producer_byte_rate")
             with pytest.raises(RefusedError, match="above 0"):

@@ -19,6 +19,7 @@ from ottla.model.ids import parse_node_id
 from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
+from ottla.model.settings.connections import listener_definition
 from ottla.model.settings.declare import Definition, SettingKind
 from ottla.model.settings.dynamic import broker_definitions
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
@@ -196,9 +197,16 @@ class ConfigsApi:
                 if key in self._broker_definitions
             ]
         self._check_broker(name, expected=f"{self._config.node_id} or empty string,")
-        return [
+        own = [
             self._broker_config(image, definition)
             for definition in self._broker_definitions.values()
+        ]
+        sources = (ConfigSource.BROKER, ConfigSource.CLUSTER, ConfigSource.STATIC)
+        keys = {key for source in sources for key in self._texts(image, source)}
+        return own + [
+            self._broker_config(image, definition)
+            for key in sorted(keys)
+            if (definition := listener_definition(key)) is not None
         ]
 
     def _check_broker(self, name: str, *, expected: str) -> None:

@@ -1,19 +1,20 @@
 """Settings of this broker that change while it runs, and who is told of them.
 
-A publisher.  The order is Kafka's: dynamic setting of this broker, dynamic cluster-wide setting,
+Two publishers.  The order is Kafka's: dynamic setting of this broker, dynamic cluster-wide setting,
 the broker's file, default.  Dynamic settings are:
 
 * every `log.*`, `message.*`, `compression.*` and `min.insync.replicas` that gives topics their
   default: `replica_manager` puts it into force in all logs at once;
 * `unclean.leader.election.enable`: the controller's elections;
 * `producer.id.expiration.ms`: with the logs' settings, in `replica_manager`;
-* `max.connections`: the socket server, through this publisher;
 * `cordoned.log.dirs`: the log directories, through this publisher;
 * the rates of throttled replication: its quotas, through this publisher;
-* `log.cleaner.*` that is the broker's own: the log cleaner, through this publisher.
+* `log.cleaner.*` that is the broker's own: the log cleaner, through this publisher;
+* `max.connection*`, of the broker and of single listeners: the quotas of connections.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ottla.broker.cluster.topic_settings import CLUSTER_DEFAULT
@@ -22,9 +23,17 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import CleanerConfig
+from ottla.model.settings.connections import (
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    ConnectionBounds,
+    ConnectionConfig,
+    listener_values,
+)
 from ottla.model.settings.declare import definitions
 
-MAX_CONNECTIONS = "max.connections"
 PARTITION_VERIFICATION = "transaction.partition.verification.enable"
 LEADER_REPLICATION_RATE = "leader.replication.throttled.rate"
 FOLLOWER_REPLICATION_RATE = "follower.replication.throttled.rate"
@@ -40,15 +49,58 @@ CLEANER_SETTINGS: Mapping[str, str] = {
 
 def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> Any:
     """Return the value of one of the broker's own dynamic settings."""
-    is_of_cleaner = key in CLEANER_SETTINGS
-    part = config.cleaner if is_of_cleaner else config
-    definition = definitions(CleanerConfig if is_of_cleaner else BrokerConfig)[key]
+    part: Any
+    if key in CLEANER_SETTINGS:
+        part, known = config.cleaner, definitions(CleanerConfig)
+    elif key in (known := definitions(ConnectionConfig)):
+        part = config.connections
+    else:
+        part, known = config, definitions(BrokerConfig)
+    definition = known[key]
     assert definition.is_dynamic
     for name in (str(config.node_id), CLUSTER_DEFAULT):
         text = image.config(BROKER_RESOURCE, name).get(key)
         if text is not None:
             return definition.value_of(text)
     return getattr(part, definition.field_name)
+
+
+def connection_bounds(image: MetadataImage, config: BrokerConfig) -> ConnectionBounds:
+    """Return the bounds of connections in force, those of single listeners too."""
+    texts = dict(config.connections.texts_by_listener)
+    for name in (CLUSTER_DEFAULT, str(config.node_id)):
+        texts.update(image.config(BROKER_RESOURCE, name))
+    in_force = partial(setting_in_force, image, config)
+    return ConnectionBounds(
+        count_max=in_force(MAX_CONNECTIONS),
+        count_max_per_ip=in_force(MAX_CONNECTIONS_PER_IP),
+        count_max_of_ips=dict(in_force(MAX_CONNECTIONS_PER_IP_OVERRIDES)),
+        rate_max=in_force(MAX_CONNECTION_CREATION_RATE),
+        count_max_of_listeners=dict(listener_values(texts, MAX_CONNECTIONS)),
+        rate_max_of_listeners=dict(listener_values(texts, MAX_CONNECTION_CREATION_RATE)),
+    )
+
+
+class ConnectionBoundsPublisher:
+    """Tells whenever the bounds of connections change."""
+
+    def __init__(self, config: BrokerConfig, tell: Callable[[ConnectionBounds], None]) -> None:
+        self._config = config
+        self._tell = tell
+        self._told = connection_bounds(MetadataImage(), config)
+
+    @property
+    def name(self) -> str:
+        """How faults call this publisher."""
+        return "bounds of connections"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Tell the bounds if they differ from those told last."""
+        if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
+            bounds = connection_bounds(image, self._config)
+            if bounds != self._told:
+                self._told = bounds
+                self._tell(bounds)
 
 
 class DynamicSettings:

@@ -5,6 +5,7 @@ broker_metrics.py          all series of /metrics, put together: start here
 partition_metrics.py       series of its partitions
 cleaner_metrics.py         series of the log cleaner
 transaction_metrics.py     series of the transaction coordinator
+quota_metrics.py           series of quotas
 families.py                series of one number, or of a few
 own_telemetry_driver.py    sends them to their destinations
 

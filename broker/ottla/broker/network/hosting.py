@@ -14,6 +14,7 @@ import heapq
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
@@ -135,8 +136,9 @@ class ConnectionHosting(ABC, Generic[C]):
         self._hosted: dict[C, None] = {}
         self._ready: dict[C, None] = {}
         """Channels to be served in the next turn."""
-        self._wakes: list[tuple[int, int, C]] = []
-        self._next_wake_number = 0
+        self._calls: list[tuple[int, int, Callable[[], object]]] = []
+        """What is to be done at a time, by that time."""
+        self._next_call_number = 0
         self._bad_input_lines = LogLimiter()
 
     # The transport's part.
@@ -271,17 +273,21 @@ class ConnectionHosting(ABC, Generic[C]):
 
     def wake_at(self, channel: C, deadline_ms: int) -> None:
         """Serve the channel when that time has come."""
-        self._next_wake_number += 1
-        heapq.heappush(self._wakes, (deadline_ms, self._next_wake_number, channel))
-        if self._wakes[0][0] == deadline_ms:
+        self.call_at(deadline_ms, partial(self.on_work, channel))
+
+    def call_at(self, deadline_ms: int, action: Callable[[], object]) -> None:
+        """Do something small when that time has come."""
+        self._next_call_number += 1
+        heapq.heappush(self._calls, (deadline_ms, self._next_call_number, action))
+        if self._calls[0][0] == deadline_ms:
             self._rearm()
 
     def _next_wake_ms(self) -> int | None:
-        return self._wakes[0][0] if self._wakes else None
+        return self._calls[0][0] if self._calls else None
 
     def _on_wakes_due(self, now_ms: int) -> None:
-        while self._wakes and self._wakes[0][0] <= now_ms:
-            self.on_work(heapq.heappop(self._wakes)[2])
+        while self._calls and self._calls[0][0] <= now_ms:
+            heapq.heappop(self._calls)[2]()
 
     # Connections end.
 
@@ -321,6 +327,17 @@ class ConnectionHosting(ABC, Generic[C]):
             self._dispatcher.on_file_error(fault.filename, fault)
         elif not isinstance(fault, OSError) or fault.errno not in NETWORK_ERRNOS:
             self._errors.note("connection", channel.connection.peer.label, fault)
+
+    def _make_way(self, protected_listener: str | None) -> None:
+        """Close the connection to another listener that was silent for longest."""
+        others = (one for one in self._hosted if self._listener_of(one) != protected_listener)
+        silent = min(others, key=lambda one: one.connection.last_active_ms, default=None)
+        if silent is not None:
+            self.give_up(silent, "a connection of the listener of brokers needs its place")
+
+    @staticmethod
+    def _listener_of(channel: C) -> str:
+        return channel.connection.peer.listener_name
 
     def _close(self, channel: C) -> None:
         if channel not in self._hosted:

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import trio
 
@@ -24,7 +25,8 @@ from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.log_limiter import LogLimiter
-from ottla.model.limits import INT32_MAX, TURN_NS_MAX
+from ottla.broker.network.server_seam import Admission, AdmitAll
+from ottla.model.limits import TURN_NS_MAX
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice, SliceError
@@ -36,6 +38,10 @@ ACCEPTS_PER_TURN_MAX = 64
 
 MAPPED_IPV4 = "::ffff:"
 """How an IPv4 peer looks to a socket of both families."""
+
+DELAYED_CLOSES_MAX = 256
+"""Sockets kept open for a while before they are closed, so that their clients are slow to try
+again.  With more, a storm takes the descriptors of others; beyond, they are closed at once."""
 
 TURNED_AWAY = "no file descriptors left; a client is turned away"
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -53,7 +59,7 @@ class SocketServer(ConnectionServer[Channel]):
         limits: ConnectionLimits | None,
         request_memory_bytes_max: int,
         idle_ms_max: int,
-        connection_count_max: int,
+        admission: Admission,
         nursery: trio.Nursery,
     ) -> None:
         super().__init__(
@@ -66,9 +72,13 @@ class SocketServer(ConnectionServer[Channel]):
         )
         dispatcher.clock.now_ns = time.perf_counter_ns
         self._disk = disk
-        self._connection_count_allowed = connection_count_allowed()
-        self._connection_count_max = min(connection_count_max, self._connection_count_allowed)
-        self._are_doors_watched = True
+        self._admission = admission
+        admission.count_allowed = connection_count_allowed()
+        self._closed_doors: dict[int, int | None] = {}
+        """Doors at which nothing is accepted for now: for how long; None until there is room."""
+        self._closing_max = min(DELAYED_CLOSES_MAX, admission.count_allowed // 4)
+        self._closing: dict[socket.socket, None] = {}
+        """Accepted sockets that are only kept until they are closed."""
         self._epoll = select.epoll()
         self._wakeup_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wakeup_fd, select.EPOLLIN)
@@ -109,6 +119,9 @@ class SocketServer(ConnectionServer[Channel]):
         """Close every socket."""
         for channel in list(self._channels.values()):
             self._close(channel)
+        for sock in self._closing:
+            sock.close()
+        self._closing.clear()
         for door, _ in self._doors.values():
             door.close()
         self._doors.clear()
@@ -213,11 +226,12 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _accept(self, door: socket.socket, listener: Listener, now_ms: int) -> None:
         for _ in range(ACCEPTS_PER_TURN_MAX):
-            if len(self._channels) >= self._connection_count_max:
-                self._watch_doors(False)
+            wait_ms = self._admission.wait_ms(listener.name, now_ms)
+            if wait_ms != 0:
+                self._close_door(door, wait_ms, now_ms)
                 return
             try:
-                sock, _ = door.accept()
+                sock, address = door.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -230,22 +244,48 @@ class SocketServer(ConnectionServer[Channel]):
                 sock.close()
                 self._log(self._fault_lines, now_ms, TURNED_AWAY)
                 continue
-            try:
-                self._open(sock, listener, now_ms)
-            except OSError:
-                # The client has gone already.
+            self._admit(sock, str(address[0]).removeprefix(MAPPED_IPV4), listener, now_ms)
+
+    def _admit(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
+        """Serve an accepted socket, or have it closed."""
+        admission = self._admission
+        delay_ms = admission.admit(listener.name, host, now_ms)
+        if delay_ms is not None:
+            self._close_later(sock, delay_ms, now_ms)
+            return
+        try:
+            self._open(sock, host, listener, now_ms)
+        except OSError:
+            # The client has gone already.
+            sock.close()
+            admission.on_closed(listener.name, host)
+            return
+        if admission.has_excess and listener.name == admission.protected_listener:
+            self._make_way(admission.protected_listener)
+
+    def _close_later(self, sock: socket.socket, delay_ms: int, now_ms: int) -> None:
+        if not delay_ms or len(self._closing) >= self._closing_max:
+            sock.close()
+            return
+        self._closing[sock] = None
+
+        def close() -> None:
+            if sock in self._closing:
+                del self._closing[sock]
                 sock.close()
 
-    def _open(self, sock: socket.socket, listener: Listener, now_ms: int) -> None:
+        self.call_at(now_ms + delay_ms, close)
+
+    def _open(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer_host, peer_port = sock.getpeername()[:2]
+        _, peer_port = sock.getpeername()[:2]
         local_host, local_port = sock.getsockname()[:2]
         self.accepted_count += 1
         peer = Peer(
             connection_id=self.accepted_count,
             listener_name=listener.name,
-            peer_host=peer_host.removeprefix(MAPPED_IPV4),
+            peer_host=host,
             peer_port=peer_port,
             local_host=local_host.removeprefix(MAPPED_IPV4),
             local_port=local_port,
@@ -263,18 +303,25 @@ class SocketServer(ConnectionServer[Channel]):
         self._channels[channel.fd] = channel
         self.host(channel, peer, now_ms)
 
-    def bound_connections(self, count_max: int) -> None:
-        """Hold this many connections from now on; those above it end when their clients like."""
-        self._connection_count_max = min(count_max, self._connection_count_allowed)
-        if len(self._channels) < self._connection_count_max:
-            self._watch_doors(True)
+    def reconsider_doors(self) -> None:
+        """Accept where the admission's bounds allow it now."""
+        for fd in list(self._closed_doors):
+            self._open_door(fd)
 
-    def _watch_doors(self, is_watched: bool) -> None:
-        """Accept, or leave who knocks in the kernel until a connection closes."""
-        if is_watched != self._are_doors_watched:
-            self._are_doors_watched = is_watched
-            for fd in self._doors:
-                self._epoll.modify(fd, select.EPOLLIN if is_watched else 0)
+    def _close_door(self, door: socket.socket, wait_ms: int | None, now_ms: int) -> None:
+        """Leave those who knock in the kernel, for a while or until there is room."""
+        fd = door.fileno()
+        if fd not in self._closed_doors:
+            self._closed_doors[fd] = wait_ms
+            self._epoll.modify(fd, 0)
+            if wait_ms is not None:
+                self.call_at(now_ms + wait_ms, partial(self._open_door, fd))
+
+    def _open_door(self, fd: int) -> None:
+        """Watch a door again: the next turn asks the admission whether it accepts."""
+        if fd in self._closed_doors and fd in self._doors:
+            del self._closed_doors[fd]
+            self._epoll.modify(fd, select.EPOLLIN)
 
     def _turn_away(self, door: socket.socket, now_ms: int) -> bool:
         """Accept and close one client with the spare descriptor, so that it is told at once.
@@ -297,7 +344,10 @@ class SocketServer(ConnectionServer[Channel]):
     def _on_closed(self, channel: Channel) -> None:
         if self._channels.get(channel.fd) is channel:
             del self._channels[channel.fd]
-        self._watch_doors(True)
+        peer = channel.connection.peer
+        self._admission.on_closed(peer.listener_name, peer.peer_host)
+        for fd in [fd for fd, wait_ms in self._closed_doors.items() if wait_ms is None]:
+            self._open_door(fd)
 
 
 @asynccontextmanager
@@ -310,7 +360,7 @@ async def open_socket_server(
     limits: ConnectionLimits | None = None,
     request_memory_bytes_max: int = REQUEST_MEMORY_BYTES_MAX,
     idle_ms_max: int = 600_000,
-    connection_count_max: int = INT32_MAX,
+    admission: Admission | None = None,
     backlog: int = 50,
 ) -> AsyncIterator[SocketServer]:
     """Listen and serve for as long as the block runs.
@@ -325,7 +375,7 @@ async def open_socket_server(
             limits=limits,
             request_memory_bytes_max=request_memory_bytes_max,
             idle_ms_max=idle_ms_max,
-            connection_count_max=connection_count_max,
+            admission=admission or AdmitAll(),
             nursery=nursery,
         )
         try:

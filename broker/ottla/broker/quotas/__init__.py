@@ -3,6 +3,7 @@
 Use
 client_quotas.py      what each client used of one quota, and how long it is throttled
 replication_quota.py  what throttled replicas used, and whether they have to wait
+connection_quotas.py  connections by broker, listener and address: which wait or are closed
 
 Effect
 request_quotas.py        charges requests and answers, and mutes their connections: start here

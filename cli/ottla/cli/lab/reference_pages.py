@@ -60,7 +60,7 @@ FEATURES = (
         "yes",
         "by user and client id; `ottla quota`",
     ),
-    ("quotas of connections", "no", ""),
+    ("quotas of connections", "yes", "counts and rates by broker, listener and address"),
     ("replication throttles", "yes", "between brokers and between log directories"),
     ("TLS, SASL, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
     ("share groups, streams groups, tiered storage", "no", ""),

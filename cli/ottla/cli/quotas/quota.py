@@ -20,7 +20,7 @@ from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_quotas import QuotaChange, QuotaOwner
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.quota_limits import limits_of
-from ottla.model.settings.quotas import CLIENT_KEYS, NOT_SERVED_KEYS
+from ottla.model.settings.quotas import CLIENT_KEYS
 
 COLUMNS = ("USER", "CLIENT-ID", "IP", "KEY", "LIMIT")
 EXPLAIN_COLUMNS = ("KEY", "USER", "CLIENT-ID", "LIMIT", "HOLDS")
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla quota'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     list_ = verbs.add_parser("list", help="list every limit")
-    set_ = verbs.add_parser("set", help="set limits of a user, a client id, or both")
+    set_ = verbs.add_parser("set", help="set limits of a user, a client id, both, or an address")
     delete_ = verbs.add_parser("delete", help="remove limits")
     explain_ = verbs.add_parser("explain", help="show which limit holds for a client, and why")
     export_ = verbs.add_parser("export", help="print all limits as JSON, for 'apply'")
@@ -43,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb in (set_, delete_):
         verb.add_argument("--user", metavar="NAME", help=f"whom for; {DEFAULT} for any other user")
         verb.add_argument("--client-id", metavar="NAME", help=f"likewise; {DEFAULT} for any other")
+        verb.add_argument("--ip", metavar="ADDRESS", help=f"an address; {DEFAULT} for any other")
     set_.add_argument(
         "limits", nargs="+", metavar="KEY=LIMIT", help="such as producer_byte_rate=5M (bytes/s)"
     )
@@ -106,7 +107,7 @@ async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the eight levels of each quota for one client, and which of them holds."""
     found = await admin.describe_quotas()
     rows = []
-    for key in sorted(CLIENT_KEYS - NOT_SERVED_KEYS):
+    for key in sorted(CLIENT_KEYS):
         has_match = False
         for owner, limit in limits_of(found, key).considered(arguments.user, arguments.client_id):
             holds = limit is not None and not has_match
@@ -177,10 +178,14 @@ def parse_limit(key: str, text: str) -> float:
 
 
 def _owner(arguments: argparse.Namespace) -> QuotaOwner:
-    named = (("user", arguments.user), ("client-id", arguments.client_id))
+    named = (
+        ("user", arguments.user),
+        ("client-id", arguments.client_id),
+        ("ip", arguments.ip),
+    )
     parts = [(type_, None if name == DEFAULT else name) for type_, name in named if name]
     if not parts:
-        raise ConfigError("--user", "and --client-id are missing; name at least one of them")
+        raise ConfigError("--user", "--client-id and --ip are missing; name at least one of them")
     return owner_of(parts)
 
 

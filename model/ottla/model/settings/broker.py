@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
-from ottla.model.limits import INT32_MAX, INT64_MAX, MIB
+from ottla.model.limits import INT64_MAX, MIB
 from ottla.model.settings.cleaner import CleanerConfig
+from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
@@ -138,13 +139,6 @@ class BrokerConfig:
         key="connections.max.idle.ms",
         kind=SettingKind.LONG,
         doc="How long a silent connection is kept.",
-    )
-    max_connections: int = setting(
-        INT32_MAX,
-        key="max.connections",
-        at_least=0,
-        is_dynamic=True,
-        doc="Connections this broker holds at once; more wait in the kernel.",
     )
     fetch_bytes_max: int = setting(
         55 * MIB,
@@ -359,6 +353,7 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
@@ -414,6 +409,8 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     transactions, unknown_to_transactions = values_of(TransactionConfig, texts)
     quotas, unknown_to_quotas = values_of(QuotaConfig, texts)
+    connections, unknown_to_connections = values_of(ConnectionConfig, texts)
+    of_listeners = listener_texts(texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     telemetry, unknown_to_telemetry = values_of(TelemetryConfig, texts)
@@ -430,6 +427,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         groups=GroupConfig(**groups),
         transactions=TransactionConfig(**transactions),
         quotas=QuotaConfig(**quotas),
+        connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         telemetry=TelemetryConfig(**telemetry),
@@ -438,8 +436,8 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", *SECURITY_KEYS}
-    known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
+    known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)} | of_listeners.keys()
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
-    unknown &= unknown_to_metrics & unknown_to_quotas
+    unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
     return config, unknown - known

@@ -14,6 +14,7 @@ from ottla.model.settings.client_metrics import (
     CLIENT_METRICS_DEFINITIONS,
     check_subscription_texts,
 )
+from ottla.model.settings.connections import ConnectionConfig, listener_definition
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
@@ -40,6 +41,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(GroupConfig),
         **definitions(TransactionConfig),
         **definitions(QuotaConfig),
+        **definitions(ConnectionConfig),
         **definitions(MetricsConfig),
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),
@@ -89,7 +91,7 @@ def check_broker_texts(texts: Mapping[str, str]) -> None:
     """Refuse what a broker does not know, does not take while it runs, or may not be set to."""
     known = broker_definitions()
     for key, text in texts.items():
-        definition = known.get(key)
+        definition = known.get(key) or listener_definition(key)
         if definition is None:
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {key}")
         if not definition.is_dynamic:

@@ -27,9 +27,6 @@ CLIENT_KEYS = frozenset(
 IP_KEYS = frozenset({CONNECTION_CREATION_RATE})
 """What an address may be limited in."""
 
-NOT_SERVED_KEYS = frozenset({CONNECTION_CREATION_RATE})
-"""Limits that nothing holds clients to in this release: setting one is refused."""
-
 
 def why_no_limit(key: str, value: float) -> str | None:
     """Return why a quota cannot have this limit, or None where it can."""

@@ -17,9 +17,9 @@ from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_seam import OpenServer
+from ottla.broker.network.server_seam import Admission, AdmitAll, OpenServer
 from ottla.jepsen.world.whole.streams import BACKLOG_BYTES_MAX, Ports, Stream
-from ottla.model.limits import INT32_MAX, KIB
+from ottla.model.limits import KIB
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
 from ottla.storage.workbench import bytes_of
@@ -91,7 +91,7 @@ class MachineServer(ConnectionServer[_Channel]):
         limits: ConnectionLimits | None,
         request_memory_bytes_max: int,
         idle_ms_max: int,
-        connection_count_max: int,
+        admission: Admission,
         nursery: trio.Nursery,
     ) -> None:
         super().__init__(
@@ -103,13 +103,12 @@ class MachineServer(ConnectionServer[_Channel]):
             nursery=nursery,
             run_apart=_at_once,
         )
-        self._connection_count_max = connection_count_max
+        self._admission = admission
         self._knocking: list[tuple[Listener, Stream]] = []
         self._work = trio.Event()
 
-    def bound_connections(self, count_max: int) -> None:
-        """Hold this many connections from now on."""
-        self._connection_count_max = count_max
+    def reconsider_doors(self) -> None:
+        """Do nothing: here no connection waits to be accepted."""
 
     async def run(self) -> NoReturn:
         """Serve what is ready, each connection once a turn."""
@@ -138,7 +137,11 @@ class MachineServer(ConnectionServer[_Channel]):
         self._work.set()
 
     def _accept(self, listener: Listener, stream: Stream, now_ms: int) -> None:
-        if len(self._hosted) >= self._connection_count_max:
+        admission, name = self._admission, stream.peer.host_name
+        if (
+            admission.wait_ms(listener.name, now_ms) is None
+            or admission.admit(listener.name, name, now_ms) is not None
+        ):
             stream.abort()
             return
         self.accepted_count += 1
@@ -146,7 +149,7 @@ class MachineServer(ConnectionServer[_Channel]):
         peer = Peer(
             connection_id=self.accepted_count,
             listener_name=listener.name,
-            peer_host=stream.peer.host_name,
+            peer_host=name,
             peer_port=stream.peer.port,
             local_host=host,
             local_port=port,
@@ -155,6 +158,8 @@ class MachineServer(ConnectionServer[_Channel]):
         self.host(channel, peer, now_ms)
         stream.on_arrival = partial(self.on_work, channel)
         self.on_work(channel)
+        if admission.has_excess and listener.name == admission.protected_listener:
+            self._make_way(admission.protected_listener)
 
     def _on_ready(self, channel: _Channel, _: int, now_ms: int) -> None:
         """Take up what is held, read and serve what came, and send what may leave."""
@@ -178,7 +183,8 @@ class MachineServer(ConnectionServer[_Channel]):
             self.on_work(channel)
 
     def _on_closed(self, channel: _Channel) -> None:
-        pass
+        peer = channel.connection.peer
+        self._admission.on_closed(peer.listener_name, peer.peer_host)
 
 
 class _Door:
@@ -206,7 +212,7 @@ def server_opener(ports: Ports) -> OpenServer:
         limits: ConnectionLimits | None = None,
         request_memory_bytes_max: int = REQUEST_MEMORY_BYTES_MAX,
         idle_ms_max: int = 600_000,
-        connection_count_max: int = INT32_MAX,
+        admission: Admission | None = None,
         backlog: int = 50,
     ) -> AsyncIterator[MachineServer]:
         async with trio.open_nursery() as nursery:
@@ -216,7 +222,7 @@ def server_opener(ports: Ports) -> OpenServer:
                 limits=limits,
                 request_memory_bytes_max=request_memory_bytes_max,
                 idle_ms_max=idle_ms_max,
-                connection_count_max=connection_count_max,
+                admission=admission or AdmitAll(),
                 nursery=nursery,
             )
             doors = []
