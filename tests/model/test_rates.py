@@ -86,7 +86,7 @@ def test_a_rate_is_that_of_a_list_of_windows(
 
 def test_a_burst_is_paid_off_at_the_rate_of_its_quota() -> None:
     # KIP-599: Q = 5, B = 500; a burst of 560 leaves a debt of 60, paid off in 12 s.
-    bucket = TokenBucket(5, WindowShape(100, 1_000), 0)
+    bucket = TokenBucket(5, 100_000, 0)
 
     bucket.spend(560, 0)
 
@@ -102,7 +102,7 @@ def test_a_burst_is_paid_off_at_the_rate_of_its_quota() -> None:
 
 
 def test_no_more_is_saved_up_than_a_burst() -> None:
-    bucket = TokenBucket(5, WindowShape(100, 1_000), 0)
+    bucket = TokenBucket(5, 100_000, 0)
     bucket.spend(100, 0)
 
     bucket.fill(3_600_000)
@@ -111,7 +111,7 @@ def test_no_more_is_saved_up_than_a_burst() -> None:
 
 
 def test_time_that_goes_backwards_fills_nothing() -> None:
-    bucket = TokenBucket(5, WindowShape(100, 1_000), 10_000)
+    bucket = TokenBucket(5, 100_000, 10_000)
     bucket.spend(100, 10_000)
 
     bucket.fill(0)

@@ -126,7 +126,7 @@ class MutationQuotas:
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
                 self._forget_full(now_ms)
-            bucket = self._buckets[names] = TokenBucket(limit, self._shape, now_ms)
+            bucket = self._buckets[names] = TokenBucket(limit, self._shape.span_ms, now_ms)
         elif bucket.per_second != limit:
             bucket.fill(now_ms)
             bucket.per_second = limit

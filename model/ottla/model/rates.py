@@ -20,6 +20,11 @@ class WindowShape(NamedTuple):
         """Time over which what was recorded counts."""
         return self.window_count * self.window_ms
 
+    @property
+    def credit_ms(self) -> int:
+        """Time whose share may be used at once: of all windows but one, and of one at least."""
+        return max(1, self.window_count - 1) * self.window_ms
+
 
 class _Window:
     __slots__ = ("last_ms", "start_ms", "total")

@@ -1,20 +1,18 @@
-"""Credit that fills evenly and is spent in bursts: the quota of controller mutations (KIP-599).
+"""Credit that fills evenly and is spent in bursts (KIP-599 has it for controller mutations).
 
 Pure; the time goes in.  A burst leaves the bucket in debt at most by itself, and the debt is paid
 off at the rate of the quota, while in a sampled rate it would count until its window is gone.
 Seed 003, "the token bucket"; features QU15.
 """
 
-from ottla.model.rates import WindowShape
-
 
 class TokenBucket:
-    """Tokens left of a quota of `per_second`; at most those of all windows together."""
+    """Tokens left of a quota of `per_second`; at most those that `burst_ms` bring in."""
 
-    __slots__ = ("_at_ms", "_shape", "per_second", "tokens")
+    __slots__ = ("_at_ms", "_burst_s", "per_second", "tokens")
 
-    def __init__(self, per_second: float, shape: WindowShape, now_ms: int) -> None:
-        self._shape = shape
+    def __init__(self, per_second: float, burst_ms: int, now_ms: int) -> None:
+        self._burst_s = burst_ms / 1_000
         self.per_second = per_second
         self.tokens = self.burst
         self._at_ms = now_ms
@@ -22,7 +20,7 @@ class TokenBucket:
     @property
     def burst(self) -> float:
         """The most that can be saved up."""
-        return self._shape.span_ms / 1_000 * self.per_second
+        return self._burst_s * self.per_second
 
     @property
     def is_exhausted(self) -> bool:
@@ -40,13 +38,17 @@ class TokenBucket:
     def spend(self, value: float, now_ms: int) -> None:
         """Fill the bucket up to now, then take tokens out, or give them back."""
         self.fill(now_ms)
-        self.tokens = min(self.burst, self.tokens - value)
+        self.tokens = min(self._burst_s * self.per_second, self.tokens - value)
 
     def fill(self, now_ms: int) -> None:
         """Add what came in since the last time."""
-        elapsed_ms = max(0, now_ms - self._at_ms)
-        self._at_ms = max(now_ms, self._at_ms)
-        self.tokens = min(self.burst, self.tokens + self.per_second * elapsed_ms / 1_000)
+        elapsed_ms = now_ms - self._at_ms
+        if elapsed_ms > 0:
+            self._at_ms = now_ms
+            self.tokens = min(
+                self._burst_s * self.per_second,
+                self.tokens + self.per_second * elapsed_ms / 1_000,
+            )
 
     @property
     def throttle_ms(self) -> int:

@@ -1,5 +1,9 @@
 """What clients used of a quota: shared by their names, kept over changes, bounded in memory."""
 
+import heapq
+from collections.abc import Callable
+from random import Random
+
 import pytest
 
 from ottla.broker.quotas import client_quotas
@@ -63,21 +67,127 @@ def test_a_change_of_the_limit_keeps_what_was_used() -> None:
     assert quotas.record("ANONYMOUS", "loader", 0, 0) == 10_000
 
 
-def test_what_was_not_given_is_taken_back() -> None:
+def test_records_without_credit_are_not_given_and_not_charged() -> None:
     quotas = quotas_of(100)
-    quotas.record("ANONYMOUS", "loader", 1_000, 0)
-    assert quotas.record("ANONYMOUS", "loader", 9_000, 0) > 0
+    assert quotas.offer("ANONYMOUS", "loader", 900, 0) == (True, 0)
 
-    quotas.take_back("ANONYMOUS", "loader", 9_000, 0)
+    assert quotas.offer("ANONYMOUS", "loader", 300, 0) == (False, 2_000)
+    assert quotas.offer("ANONYMOUS", "loader", 100, 0) == (True, 0)
+    assert quotas.offer("ANONYMOUS", "loader", 300, 2_999) == (False, 1)
+    assert quotas.offer("ANONYMOUS", "loader", 300, 3_000) == (True, 0)
+    (usage,) = quotas.usages.values()
+    assert usage.rate.per_second(3_000) == 130, "what was not given counts nowhere"
 
-    assert quotas.record("ANONYMOUS", "loader", 0, 0) == 0
+
+def test_a_batch_larger_than_all_credit_is_given_to_a_client_that_saved_up() -> None:
+    quotas = quotas_of(100)
+
+    # Kafka never gives it.  1,500 are 500 more than can be saved up: paid off in 5 s.
+    assert quotas.offer("ANONYMOUS", "loader", 1_500, 0) == (True, 5_000)
+    assert quotas.offer("ANONYMOUS", "loader", 1_500, 5_000) == (False, 10_000)
+    assert quotas.offer("ANONYMOUS", "loader", 1_500, 15_000) == (True, 5_000)
 
 
-def test_the_most_at_once_fills_all_windows_but_one() -> None:
+def test_to_a_client_without_a_limit_everything_is_given() -> None:
+    assert quotas_of(100).offer("ANONYMOUS", "other", 1e12, 0) == (True, 0)
+
+
+def test_the_most_at_once_is_the_credit_and_the_share_of_a_window_at_least() -> None:
     quotas = quotas_of(100)
 
     assert quotas.most_at_once("ANONYMOUS", "loader", 0) == 1_000
     assert quotas.most_at_once("ANONYMOUS", "other", 0) is None
+    quotas.record("ANONYMOUS", "loader", 700, 0)
+    assert quotas.most_at_once("ANONYMOUS", "loader", 0) == 300
+    quotas.record("ANONYMOUS", "loader", 300, 0)
+    assert quotas.most_at_once("ANONYMOUS", "loader", 0) == 100
+
+
+@pytest.mark.parametrize("window_count", [1, 2, 11])
+def test_a_first_burst_is_throttled_by_the_formula_of_kafka(window_count: int) -> None:
+    quotas = ClientQuotas(WindowShape(window_count, 1_000))
+    quotas.set_limits(Limits({LOADER: 100}))
+    credit_s = max(1, window_count - 1)
+
+    # X = (O - T) / T * W
+    over = 250 * credit_s
+    delay_ms = quotas.record("ANONYMOUS", "loader", over, 0)
+
+    assert delay_ms == round((over / credit_s - 100) / 100 * credit_s * 1_000)
+
+
+def test_every_step_equals_a_plain_account() -> None:
+    """What came in at the limit, ten seconds of it at most, less what was used."""
+    random, quotas = Random(20), quotas_of(1_000)
+    credit, last_ms, now_ms = 10_000.0, 0, 0
+    for _ in range(3_000):
+        now_ms += random.randrange(3_000)
+        value = random.randrange(4_000)
+        credit = min(10_000.0, credit + (now_ms - last_ms))
+        last_ms = now_ms
+        if random.random() < 0.5:
+            credit -= value
+            due_ms = round(-credit) if credit < 0 else 0
+            assert quotas.record("ANONYMOUS", "loader", value, now_ms) == due_ms
+        elif round(value - credit) > 0:
+            offer = quotas.offer("ANONYMOUS", "loader", value, now_ms)
+            assert offer == (False, round(value - credit))
+        else:
+            credit -= value
+            assert quotas.offer("ANONYMOUS", "loader", value, now_ms).is_given
+
+
+WARM_UP_MS = 20_000
+NETWORK_BYTES_PER_MS = 150_000
+
+
+def rate_of(
+    quotas: ClientQuotas, turn: Callable[[int], tuple[int, int]], instance_count: int
+) -> float:
+    """Return the bytes a second of clients that take turns as fast as they may, for 90 s."""
+    turns = [(7 * index, index) for index in range(instance_count)]
+    used = 0
+    while turns[0][0] < WARM_UP_MS + 90_000:
+        now_ms, index = heapq.heappop(turns)
+        delay_ms, taken = turn(now_ms)
+        used += taken if now_ms >= WARM_UP_MS else 0
+        on_the_way_ms = 1 + taken // NETWORK_BYTES_PER_MS
+        heapq.heappush(turns, (now_ms + max(delay_ms, on_the_way_ms), index))
+    return used / 90
+
+
+@pytest.mark.parametrize("limit", [1e6, 5e6, 20e6])
+@pytest.mark.parametrize("instance_count", [1, 2])
+@pytest.mark.parametrize("request_bytes", [64 << 10, 1 << 20])
+def test_producers_get_their_limit(limit: float, instance_count: int, request_bytes: int) -> None:
+    quotas = quotas_of(limit)
+
+    def turn(now_ms: int) -> tuple[int, int]:
+        return quotas.record("ANONYMOUS", "loader", request_bytes, now_ms), request_bytes
+
+    assert rate_of(quotas, turn, instance_count) == pytest.approx(limit, rel=0.02)
+
+
+@pytest.mark.parametrize("limit", [1e6, 5e6, 20e6])
+@pytest.mark.parametrize("instance_count", [1, 2])
+@pytest.mark.parametrize("fetch_bytes", [256 << 10, 1 << 20, 50 << 20])
+@pytest.mark.parametrize("batch_bytes", [16 << 10, 1 << 20])
+def test_consumers_get_their_limit(
+    limit: float, instance_count: int, fetch_bytes: int, batch_bytes: int
+) -> None:
+    """However much they ask for: Kafka gives 0.5 of 1 MB/s to one that asks for 50 MiB."""
+    quotas = quotas_of(limit)
+
+    def turn(now_ms: int) -> tuple[int, int]:
+        most = quotas.most_at_once("ANONYMOUS", "loader", now_ms)
+        assert most is not None
+        whole_batches = max(1, int(min(most, fetch_bytes)) // batch_bytes)
+        is_given, delay_ms = quotas.offer(
+            "ANONYMOUS", "loader", whole_batches * batch_bytes, now_ms
+        )
+        return delay_ms, whole_batches * batch_bytes if is_given else 0
+
+    assert rate_of(quotas, turn, instance_count) == pytest.approx(limit, rel=0.03)
 
 
 def test_over_a_minute_a_client_that_waits_gets_its_limit() -> None:

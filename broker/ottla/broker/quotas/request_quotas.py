@@ -70,12 +70,9 @@ class RequestCharge:
         """
         quotas = self._quotas
         now_ms = quotas.now_ms()
-        delay_ms = quotas.fetch.record(self._user, self._client_id, byte_count, now_ms)
-        if not delay_ms:
-            return True
-        quotas.fetch.take_back(self._user, self._client_id, byte_count, now_ms)
-        self._throttle(delay_ms, now_ms)
-        return False
+        offer = quotas.fetch.offer(self._user, self._client_id, byte_count, now_ms)
+        self._throttle(offer.delay_ms, now_ms)
+        return offer.is_given
 
     def on_answer(self, response: Message, slot: ResponseSlot) -> None:
         """Charge the request's time, and have the answer tell for how long its client waits.
