@@ -14,15 +14,17 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from ottla.bench.compaction_wait import wait_until_compacted
-from ottla.bench.load import SILENCE_S, Load, Progress, library, make_topic, produce
+from ottla.bench.load import SILENCE_S, Load, Progress, library, make_topic
 from ottla.bench.local_cluster import StartedCluster, open_cluster_in
-from ottla.bench.paced_load import RECORD_BYTES, PacedLoad
+from ottla.bench.paced_load import READ, SAMPLE_EVERY, PacedLoad
 from ottla.bench.requests import Waited
 from ottla.model.errors import ErrorCode, RefusedError
 
 STEADY = "ottla-bench-steady"
-PROBE_COUNT = 200_000
-"""Records as fast as they are taken: half of that rate is the load."""
+PROBE_RATE = 1_000_000
+"""Records a second that no machine bears: half of what is read of them is the load."""
+
+PROBE_S = 6.0
 
 DIRTY_RECORDS = 2_000_000
 DIRTY_VALUE = bytes(90)
@@ -48,22 +50,26 @@ def compaction(rounds: int, progress: Progress) -> dict[str, Any]:
         with open_cluster_in(
             path, controllers=1, brokers=1, log_cleaner_backoff_ms="200"
         ) as cluster:
-            load = Load(
-                bootstrap=cluster.bootstrap,
-                topic=STEADY,
-                count=PROBE_COUNT,
-                record_bytes=RECORD_BYTES,
-            )
-            make_topic(load)
+            make_topic(Load(bootstrap=cluster.bootstrap, topic=STEADY))
             cluster.wait_in_sync(STEADY)
-            full = produce(load, lambda done: None)
-            rate = int(full.count / full.seconds / 2)
+            rate = _bearable_rate(cluster.bootstrap) // 2
             phases: dict[str, list[CompactionPhase]] = {WITHOUT: [], WITH: []}
             waited: dict[str, dict[str, list[list[Waited]]]] = {}
             for number in range(rounds):
                 _one_round(cluster, path, number, rate, phases, waited)
                 progress(number + 1)
             return {"records_per_s": rate} | figures_of(phases, waited)
+
+
+def _bearable_rate(bootstrap: str) -> int:
+    """Return how many records a second are written and read when more are sent."""
+    with PacedLoad(bootstrap, STEADY, PROBE_RATE) as load:
+        time.sleep(SETTLE_S)
+        began_at = time.perf_counter()
+        time.sleep(PROBE_S)
+        ended_at = time.perf_counter()
+    read = [one for one in load.waited[READ] if began_at <= one.sent_at + one.seconds < ended_at]
+    return int(len(read) * SAMPLE_EVERY / PROBE_S)
 
 
 def _one_round(
