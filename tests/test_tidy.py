@@ -113,6 +113,15 @@ RIDDLES = {
 SAME_NAME: dict[str, str] = {}
 """Class names that stand for two things; nothing is to be added."""
 
+REAL_CLOCKS = {
+    f"time.{name}{unit}" for name in ("monotonic", "perf_counter", "time") for unit in ("", "_ns")
+}
+VIRTUAL_TIME = ("MockClock", "autojump_clock", "mock_clock", "run_in_virtual_time")
+"""What a file or a test names where `trio` asks a virtual clock."""
+REAL_S_MIN = 30
+"""Seconds that a test of real time may bound from above; fewer pass by where nothing hangs, but
+the machine has much to do."""
+
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 LINE_COLUMNS_MAX = 100
@@ -288,6 +297,173 @@ def test_house_riddles_become_fewer() -> None:
     found = {word: len(re.findall(rf"\b{word}\b", text)) for word in RIDDLES}
     # A count that fell is written down, so that it cannot rise again.
     assert found == RIDDLES
+
+
+class RealTimeBounds(ast.NodeVisitor):
+    """The places of a test file that fail on a machine with much to do.
+
+    They are assertions that real time took less than a few seconds, guards against hangs of less,
+    and clocks that `usefixtures` names: pytest-trio runs no test by them.
+    """
+
+    def __init__(self, tree: ast.Module, text: str) -> None:
+        self.found: list[str] = []
+        self._is_virtual = any(word in text for word in VIRTUAL_TIME)
+        self._seconds = {
+            target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        self._took: set[str] = set()
+        """Names of times that something took, and of functions that return one."""
+        self._ends: set[str] = set()
+        """Names of instants a few seconds ahead."""
+        while True:  # a time may be named after another
+            count = len(self._took) + len(self._ends)
+            self.visit(tree)
+            if len(self._took) + len(self._ends) == count:
+                break
+            self.found.clear()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        before = self._is_virtual
+        names = " ".join(ast.unparse(one) for one in [node.args, *node.decorator_list])
+        if any(word in names for word in VIRTUAL_TIME):
+            self._is_virtual = True
+        elif isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            self._is_virtual = False
+        if any(
+            isinstance(one, ast.Return) and self._is_elapsed(one.value) for one in ast.walk(node)
+        ):
+            self._took.add(node.name)
+        self.generic_visit(node)
+        self._is_virtual = before
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                if self._is_elapsed(node.value):
+                    self._took.add(target.id)
+                if self._is_soon(node.value):
+                    self._ends.add(target.id)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = ast.unparse(node.func)
+        if name.endswith(".append") and any(map(self._is_elapsed, node.args)):
+            self._took.add(name.removesuffix(".append"))
+        if name == "trio.fail_after" and not self._is_virtual and self._is_short(node.args[0]):
+            self._note(node, "a guard this short fails where nothing hangs")
+        if name.endswith("usefixtures") and "_clock" in ast.unparse(node):
+            self._note(node, "pytest-trio runs a test by a clock among its arguments only")
+        self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        for part in ast.walk(node.test):
+            if isinstance(part, ast.Compare):
+                sides = [part.left, *part.comparators]
+                for low, sign, high in zip(sides, part.ops, sides[1:], strict=False):
+                    if isinstance(sign, ast.Gt | ast.GtE):
+                        low, high = high, low
+                    if isinstance(sign, ast.Eq | ast.NotEq):
+                        continue
+                    if (self._is_elapsed(low) and not self._is_long(high)) or (
+                        self._is_now(low) and ast.unparse(high) in self._ends
+                    ):
+                        self._note(node, "real time has no upper bound on a busy machine")
+        self.generic_visit(node)
+
+    def _note(self, node: ast.expr | ast.stmt, why: str) -> None:
+        self.found.append(f"{node.lineno}: {why}")
+
+    def _is_now(self, node: ast.AST) -> bool:
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        return name in REAL_CLOCKS or (name == "trio.current_time" and not self._is_virtual)
+
+    def _is_elapsed(self, node: ast.AST | None) -> bool:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "min":
+            return False  # of several tries one is not held up
+        for part in ast.walk(node) if node is not None else ():
+            name = part.id if isinstance(part, ast.Name) else getattr(part, "attr", None)
+            if name in self._took and not self._is_virtual:
+                return True
+            is_difference = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub)
+            if is_difference and any(map(self._is_now, ast.iter_child_nodes(part))):
+                return True
+        return False
+
+    def _is_soon(self, node: ast.AST) -> bool:
+        return (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Add)
+            and self._is_now(node.left)
+            and self._is_short(node.right)
+        )
+
+    def _number(self, node: ast.AST) -> float | None:
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(node, ast.Name):
+            value = self._seconds.get(node.id)
+        return value if isinstance(value, int | float) else None
+
+    def _is_short(self, node: ast.AST) -> bool:
+        number = self._number(node)
+        return number is not None and number < REAL_S_MIN
+
+    def _is_long(self, node: ast.AST) -> bool:
+        number = self._number(node)
+        return number is not None and number >= REAL_S_MIN
+
+
+def test_no_test_fails_because_the_machine_has_much_to_do() -> None:
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        text = path.read_text()
+        if any(word in text for word in ("time.", "_time(", "fail_after", "usefixtures")):
+            bounds = RealTimeBounds(ast.parse(text), text)
+            found += [f"{label(path)}:{one}" for one in bounds.found]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_refused"),
+    [
+        (["began = time.monotonic()", "assert time.monotonic() - began < 3.5"], True),
+        (["began = time.time_ns()", "took = time.time_ns() - began", "assert 9 >= took"], True),
+        (["gaps.append(time.monotonic() - began)", "assert median(gaps) <= LIMIT_S"], True),
+        (["began = trio.current_time()", "assert 1 < trio.current_time() - began < 9"], True),
+        (["ends = time.monotonic() + LIMIT_S", "assert time.monotonic() < ends"], True),
+        (["with trio.fail_after(LIMIT_S):", "    pass"], True),
+        (["pytest.mark.usefixtures('autojump_clock')"], True),
+        (["began = time.monotonic()", "assert time.monotonic() - began >= 0.3"], False),
+        (["assert time.time() - began < 86_400"], False),
+        (["gaps.append(time.monotonic() - began)", "assert min(gaps) < LIMIT_S"], False),
+        (["ends = time.monotonic() + 60", "assert time.monotonic() < ends"], False),
+        (["with trio.fail_after(60):", "    pass"], False),
+    ],
+)
+def test_an_upper_bound_on_real_time_is_refused(lines: list[str], is_refused: bool) -> None:
+    body = "".join(f"    {line}\n" for line in lines)
+    text = f"LIMIT_S = 5\nasync def test_a() -> None:\n{body}"
+    assert bool(RealTimeBounds(ast.parse(text), text).found) is is_refused
+
+
+def test_what_a_helper_measured_is_not_bounded_either() -> None:
+    text = "def took() -> float:\n    return time.monotonic() - began\n"
+    assert RealTimeBounds(ast.parse(text), text).found == []
+    text += "def test_a() -> None:\n    assert took() < 1\n"
+    assert RealTimeBounds(ast.parse(text), text).found
+
+
+def test_virtual_time_may_be_bounded() -> None:
+    body = "    began = trio.current_time()\n    assert trio.current_time() - began < 1\n"
+    for arguments in ("autojump_clock: MockClock", "mock_clock"):
+        text = f"async def test_a({arguments}) -> None:\n{body}"
+        assert RealTimeBounds(ast.parse(text), text).found == []
 
 
 def test_files_that_pages_name_are_there() -> None:

@@ -139,7 +139,7 @@ def create_topic(bootstrap: str, name: str, partition_count: int, **config: str)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(name, num_partitions=partition_count, replication_factor=1, config=config)
     for future in admin.create_topics([topic]).values():
-        future.result(10)
+        future.result(60)
 
 
 def confluent_produce(bootstrap: str, topic: str, count: int, **config: Any) -> None:
@@ -164,7 +164,7 @@ def confluent_produce(bootstrap: str, topic: str, count: int, **config: Any) -> 
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 
@@ -216,7 +216,7 @@ async def test_kafka_python_creates_a_topic_by_asking_and_seeks_by_time(tmp_path
                 producer.send(
                     "t", b"%d" % number, partition=0, timestamp_ms=1_700_000_000_000 + number
                 )
-            producer.flush(10)
+            producer.flush(60)
             producer.close(5)
             consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
             partition = kafka.TopicPartition("t", 0)
@@ -314,7 +314,7 @@ async def test_a_deleted_topic_is_gone_and_its_name_is_free(tmp_path: Path) -> N
         def delete() -> None:
             admin = AdminClient({"bootstrap.servers": bootstrap})
             for future in admin.delete_topics(["t"]).values():
-                future.result(10)
+                future.result(60)
 
         await in_thread(delete)
         await in_thread(lambda: create_topic(bootstrap, "t", 2))

@@ -15,7 +15,7 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.model.settings.controller import load_controller_config
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 60
 
 
 def free_port() -> int:

@@ -50,7 +50,7 @@ OF_LOGS: dict[str, tuple[str, str, str, Any]] = {
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait for what a change brings: a broker learns it after the controller."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while not is_so():
             await trio.sleep(0.01)
 

@@ -138,23 +138,29 @@ HASTY = {
     "group.consumer.min.heartbeat.interval.ms": "50",
 }
 """Here the coordinator says how often members send heartbeats."""
+CALM = {
+    "group.consumer.max.heartbeat.interval.ms": "100000",
+    "group.consumer.heartbeat.interval.ms": "100000",
+    "group.consumer.max.session.timeout.ms": "300000",
+    "group.consumer.session.timeout.ms": "300000",
+}
 
 
 class Groups:
     """A cluster whose topic is read by the groups of one protocol."""
 
-    def __init__(self, bootstrap: str, protocol: str) -> None:
+    def __init__(self, bootstrap: str, protocol: str, timing: Mapping[str, int]) -> None:
         self.bootstrap = bootstrap
         self.protocol = protocol
+        self.timing = timing
 
     def config(self, **changes: Any) -> ConsumerConfig:
-        """Return settings that make things happen soon."""
+        """Return the settings of a member."""
         return ConsumerConfig(
             **{
                 "group_id": "g",
                 "auto_offset_reset": "earliest",
-                "heartbeat_interval_ms": 50,
-                "session_timeout_ms": 6_000,
+                **self.timing,
                 **PROTOCOLS[self.protocol],
                 **changes,
             }
@@ -178,14 +184,14 @@ class Groups:
     async def read(self, consumer: Consumer, count: int) -> list[int]:
         """Read so many numbers."""
         found: list[int] = []
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while len(found) < count:
                 found += [int(record.value or b"") for record in await consumer.poll()]
         return found
 
     async def until(self, happened: Callable[[], bool], *polling: Consumer) -> None:
         """Let consumers poll (none of them shall get records) until it happened."""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while not happened():
                 for consumer in polling:
                     assert await consumer.poll(0.02) == []
@@ -196,4 +202,13 @@ class Groups:
 async def groups(request: pytest.FixtureRequest) -> AsyncIterator[Groups]:
     """Give the groups of each protocol."""
     async with open_test_cluster(settings=HASTY) as cluster:
-        yield Groups(cluster.bootstrap, request.param)
+        timing = {"heartbeat_interval_ms": 50, "session_timeout_ms": 6_000}
+        yield Groups(cluster.bootstrap, request.param, timing)
+
+
+@pytest.fixture(params=list(PROTOCOLS))
+async def calm_groups(request: pytest.FixtureRequest) -> AsyncIterator[Groups]:
+    """Give the groups of each protocol, whose members send heartbeats hardly ever."""
+    async with open_test_cluster(settings=CALM) as cluster:
+        timing = {"heartbeat_interval_ms": 100_000, "session_timeout_ms": 300_000}
+        yield Groups(cluster.bootstrap, request.param, timing)

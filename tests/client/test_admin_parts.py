@@ -41,7 +41,7 @@ async def test_a_group_is_listed_described_and_deleted(ottla_cluster: ClusterUnd
         assert await admin.list_groups() == []
         async with open_consumer(bootstrap, config) as consumer:
             consumer.subscribe(["t"])
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await consumer.poll()
             (listed,) = await admin.list_groups()
             assert (listed.group_id, listed.protocol_type) == ("g", "consumer")
@@ -129,7 +129,7 @@ async def test_offsets_that_a_group_does_not_take_are_named_one_by_one(
         config = ConsumerConfig(group_id="g", auto_offset_reset="earliest")
         async with open_consumer(ottla_cluster.bootstrap, config) as consumer:
             consumer.subscribe(["t"])
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await consumer.poll()
             refused = await admin.try_alter_group_offsets("g", {A: 1})
         assert {at: one.code for at, one in refused.items()} == {A: ErrorCode.UNKNOWN_MEMBER_ID}
@@ -264,7 +264,7 @@ async def test_a_partition_moves_to_other_brokers_and_gets_its_preferred_leader(
         assert "9" in unplaced.message, "the broker's own words"
         assert [one.is_fenced for one in (await admin.describe_cluster()).brokers] == [False] * 2
         assert await admin.alter_reassignments({A: [other]}) == {A: ErrorCode.NONE}
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while await admin.list_reassignments([A]):
                 await trio.sleep(0.05)
             # The controller has ended the move; a broker knows of it a moment later.

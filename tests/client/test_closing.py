@@ -252,7 +252,7 @@ async def test_a_callback_is_refused_to_leave_the_group() -> None:
         told.append(refused.value.code)
 
     OneBroker().use()
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with open_consumer(BOOTSTRAP, CONFIGS["consumer"]) as consumer:
             consumer.subscribe([TOPIC], on_assigned=leave, on_revoked=leave)
             while not told:

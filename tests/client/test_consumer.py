@@ -18,7 +18,7 @@ from ottla.client.testing import ClusterUnderTest, open_test_cluster
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 EARLIEST = ConsumerConfig(auto_offset_reset="earliest")
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 async def produce(bootstrap: str, count: int, *, partition: int = 0, start: int = 0) -> None:

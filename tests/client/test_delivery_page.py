@@ -109,7 +109,7 @@ async def run_and_crash(name: str, bootstrap: str) -> list[int]:
         if number == COUNT - 1:
             raise DoneError
 
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         with pytest.raises(CrashError):
             await program(name)(bootstrap, process)
         with pytest.raises(DoneError):
@@ -151,7 +151,7 @@ async def test_a_position_kept_with_the_results_makes_it_once(
     await fill(ottla_cluster.bootstrap)
     database = Database()
 
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         with pytest.raises(CrashError):
             await program("read_once")(ottla_cluster.bootstrap, database)
         async with trio.open_nursery() as nursery:

@@ -10,7 +10,7 @@ import trio
 
 from ottla.client import ErrorCode, RefusedError, SubscriptionPattern, TopicPartition
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 LIBRDKAFKA: dict[str, dict[str, Any]] = {
     "eager": {"partition.assignment.strategy": "range"},
     "cooperative": {"partition.assignment.strategy": "cooperative-sticky"},

@@ -41,12 +41,12 @@ async def test_an_old_broker_takes_and_gives_records(behind_proxy: Any, age: str
         ) as consumer:
             consumer.assign([at])
             found: list[int] = []
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while len(found) < count:
                     found += [int(record.value or b"") for record in await consumer.poll()]
             consumer.seek(at, 100)
-            with trio.fail_after(10):
-                assert (await consumer.poll(1))[0].value == b"100"
+            with trio.fail_after(60):
+                assert (await consumer.poll(60))[0].value == b"100"
     assert found == list(range(count))
     for api_key, version in highest.items():
         asked = {one for key, one in proxy.asked if key == api_key}

@@ -34,7 +34,7 @@ PROTOCOLS: dict[str, dict[int, int]] = {
 @pytest.fixture(params=list(PROTOCOLS))
 async def proxied(request: pytest.FixtureRequest, behind_proxy: Any) -> AsyncIterator[Any]:
     """Give the address of a cluster that offers one protocol, and the proxy before it."""
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with behind_proxy(highest=PROTOCOLS[request.param]) as (_, address, proxy):
             yield address, proxy
 

@@ -37,7 +37,7 @@ async def read_all(bootstrap: str, topic: str, partition_count: int = 1) -> dict
     """Return every record of a topic, by partition."""
     partitions = [TopicPartition(topic, index) for index in range(partition_count)]
     found: dict[int, list[Any]] = {index: [] for index in range(partition_count)}
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with open_consumer(bootstrap, EARLIEST) as consumer:
             consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
@@ -120,7 +120,7 @@ async def test_ten_thousand_keys_have_librdkafkas_partitions(partitioner: Partit
 
             for key in keys:
                 producer.produce("theirs", key=key, on_delivery=on_delivery)
-            assert producer.flush(20) == 0
+            assert producer.flush(60) == 0
             return found
 
         expected = await in_thread(theirs)
@@ -220,7 +220,7 @@ async def create_two_partitions(bootstrap: str) -> None:
 
     def create() -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic("t", num_partitions=2, replication_factor=1)])["t"].result(10)
+        admin.create_topics([NewTopic("t", num_partitions=2, replication_factor=1)])["t"].result(60)
 
     await in_thread(create)
 
@@ -318,7 +318,7 @@ async def test_without_acks_nobody_waits_and_nobody_says_where(
     async with open_producer(ottla_cluster.bootstrap, config) as producer:
         delivery = await producer.send("t", b"x")
         assert (await delivery).offset == -1
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while len((await read_all(ottla_cluster.bootstrap, "t"))[0]) < 2:
             await trio.sleep(0.05)
 

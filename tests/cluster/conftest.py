@@ -37,9 +37,9 @@ from ottla.node.local_nodes_driver import (
     wait_until_ready,
 )
 
-READY_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 10.0
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.1
 LAST_WORDS = 3_000

@@ -88,13 +88,13 @@ def produce(
             timestamp=timestamp_ms + index if timestamp_ms else 0,
             on_delivery=delivered,
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return errors
 
 
 def earliest(confluent: AdminClient, topic: str, partition: int = 0) -> int:
     at = TopicPartition(topic, partition)
-    found: int = confluent.list_offsets({at: OffsetSpec.earliest()})[at].result(10).offset
+    found: int = confluent.list_offsets({at: OffsetSpec.earliest()})[at].result(60).offset
     return found
 
 
@@ -147,7 +147,7 @@ def test_resources_with_settings_are_listed(cluster: Processes, kafka: KafkaAdmi
 
 def topic_setting(confluent: AdminClient, topic: str, key: str) -> Any:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    return confluent.describe_configs([resource])[resource].result(10)[key]
+    return confluent.describe_configs([resource])[resource].result(60)[key]
 
 
 def test_a_topics_setting_follows_broker_and_cluster_and_tells_its_source(
@@ -167,7 +167,7 @@ def test_a_topics_setting_follows_broker_and_cluster_and_tells_its_source(
                 ConfigEntry("retention.ms", "7", incremental_operation=AlterConfigOpType.SET)
             ],
         )
-        confluent.incremental_alter_configs([resource])[resource].result(10)
+        confluent.incremental_alter_configs([resource])[resource].result(60)
         found = topic_setting(confluent, "sourced", "retention.ms")
         sources.append(found.source)
         assert [(s.value, s.source) for s in found.synonyms.values()] == [
@@ -218,7 +218,7 @@ def test_the_old_request_replaces_all_settings_of_a_topic(
     cluster.ottla("topic", "alter", "replaced", "-c", "segment.ms=1000", "-c", "retention.ms=5")
     wanted = ConfigResource(ConfigResource.Type.TOPIC, "replaced", {"retention.ms": "9"})
     with pytest.warns(DeprecationWarning):
-        confluent.alter_configs([wanted])[wanted].result(10)
+        confluent.alter_configs([wanted])[wanted].result(60)
     found = ottla(cluster, "config", "get", "--topic", "replaced")
     assert {row["key"]: row["value"] for row in found if row["source"] == "topic"} == {
         "retention.ms": "9"
@@ -433,7 +433,7 @@ def test_a_replica_that_is_away_is_not_elected_and_an_unclean_election_wants_nam
 
 def test_partitions_of_an_unknown_topic_cannot_be_elected(confluent: AdminClient) -> None:
     unknown = TopicPartition("nowhere", 0)
-    result = confluent.elect_leaders(ElectionType.PREFERRED, [unknown]).result(10)
+    result = confluent.elect_leaders(ElectionType.PREFERRED, [unknown]).result(60)
     assert result[unknown].name() == "UNKNOWN_TOPIC_OR_PART"
 
 

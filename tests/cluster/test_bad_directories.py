@@ -104,7 +104,7 @@ def test_a_full_disk_refuses_produce_and_loses_nothing(fresh: Any, small_disk: P
     fresh.start("controller", "broker")
     admin = AdminClient({"bootstrap.servers": fresh.bootstrap})
     for future in admin.create_topics([NewTopic("t", 1)]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     producer = Producer(
         {
             "bootstrap.servers": fresh.bootstrap,
@@ -127,17 +127,17 @@ def test_a_full_disk_refuses_produce_and_loses_nothing(fresh: Any, small_disk: P
         producer.poll(0.01)
         if refused:
             break
-    producer.flush(20)
+    producer.flush(60)
     assert acknowledged
     assert refused, "the disk never filled"
-    assert len(admin.list_topics(timeout=10).topics) >= 1, "the broker still serves others"
+    assert len(admin.list_topics(timeout=60).topics) >= 1, "the broker still serves others"
 
     fresh.kill("broker")
     subprocess.run(["mount", "-o", f"remount,size={4 * DISK_BYTES}", str(small_disk)], check=True)
     fresh.start("broker")
     consumer = Consumer({"bootstrap.servers": fresh.bootstrap, "group.id": "g"})
     at = TopicPartition("t", 0, 0)
-    _, end = consumer.get_watermark_offsets(at, timeout=20)
+    _, end = consumer.get_watermark_offsets(at, timeout=60)
     consumer.assign([at])
     found: list[bytes] = []
     while len(found) < end:

@@ -46,14 +46,14 @@ def topic(cluster: Any) -> Iterator[None]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = NewTopic(TOPIC, 1, config={"max.message.bytes": "2000"})
     for future in admin.create_topics([new]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     yield
     # After all that came before: it still takes a record and gives back every one it took.
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     producer.produce(TOPIC, b"last")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
-    _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=10)
+    _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=60)
     consumer.assign([TopicPartition(TOPIC, 0, end - 1)])
     message = consumer.poll(10)
     assert message is not None
@@ -86,8 +86,8 @@ CLOSING = {
 
 @pytest.mark.parametrize("case", CLOSING)
 def test_what_is_not_the_protocol_ends_its_connection_alone(cluster: Any, case: str) -> None:
-    with socket.create_connection(address_of(cluster), timeout=10) as neighbour:
-        with socket.create_connection(address_of(cluster), timeout=10) as stranger:
+    with socket.create_connection(address_of(cluster), timeout=60) as neighbour:
+        with socket.create_connection(address_of(cluster), timeout=60) as stranger:
             stranger.sendall(CLOSING[case])
             assert closed(stranger)
         neighbour.sendall(frame(18, 0, b""))
@@ -102,7 +102,7 @@ def closed(client: socket.socket) -> bool:
 
 
 def test_apiversions_too_high_is_answered_in_version_0_with_code_35(cluster: Any) -> None:
-    with socket.create_connection(address_of(cluster), timeout=10) as client:
+    with socket.create_connection(address_of(cluster), timeout=60) as client:
         client.sendall(frame(18, 99, b""))
         answer = client.recv(4096)
     correlation_id, code = struct.unpack_from(">ih", answer, 4)
@@ -110,7 +110,7 @@ def test_apiversions_too_high_is_answered_in_version_0_with_code_35(cluster: Any
 
 
 def exchange(cluster: Any, api_key: int, version: int, body: bytes) -> memoryview:
-    with socket.create_connection(address_of(cluster), timeout=30) as client:
+    with socket.create_connection(address_of(cluster), timeout=60) as client:
         client.sendall(frame(api_key, version, body))
         stream = client.makefile("rb")
         answer = memoryview(stream.read(int.from_bytes(stream.read(4), "big")))
@@ -205,7 +205,7 @@ def test_two_thousand_bad_connections_leave_nothing_behind(cluster: Any) -> None
 
     def storm(count: int) -> None:
         for index in range(count):
-            with socket.create_connection(address_of(cluster), timeout=10) as client:
+            with socket.create_connection(address_of(cluster), timeout=60) as client:
                 client.sendall(cases[index % len(cases)])
                 assert closed(client)
 

@@ -21,7 +21,7 @@ def create(bootstrap: str, replica_count: int) -> None:
     topic = NewTopic(TOPIC, 1, replica_count, config={"cleanup.policy": "compact"})
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([topic]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
 
 
 def fill(bootstrap: str) -> dict[bytes, bytes]:

@@ -52,7 +52,7 @@ def join(cluster: Any, admin: AdminClient) -> Iterator[Callable[..., Consumer]]:
 def make_topics(admin: AdminClient, *topics: str) -> None:
     made = admin.create_topics([NewTopic(topic, PARTITION_COUNT) for topic in topics])
     for future in made.values():
-        future.result(timeout=30)
+        future.result(timeout=60)
 
 
 def have(cluster: Any, consumers: list[Consumer], topic: str, sizes: list[int]) -> None:
@@ -81,7 +81,7 @@ def test_admins_list_groups_by_type_and_describe_those_of_the_new_one(
     have(cluster, [old], "kinds", [6])
 
     def listed(**wanted: Any) -> dict[str, ConsumerGroupType]:
-        found = admin.list_consumer_groups(**wanted).result(10).valid
+        found = admin.list_consumer_groups(**wanted).result(60).valid
         return {one.group_id: one.type for one in found if one.group_id.endswith("-kind")}
 
     new_only = {"new-kind": ConsumerGroupType.CONSUMER}
@@ -94,7 +94,7 @@ def test_admins_list_groups_by_type_and_describe_those_of_the_new_one(
     assert of_kafka_python["new-kind"]["group_type"] == "consumer"
     assert "old-kind" not in of_kafka_python
 
-    found = admin.describe_consumer_groups(["new-kind"])["new-kind"].result(10)
+    found = admin.describe_consumer_groups(["new-kind"])["new-kind"].result(60)
     assert found.type == ConsumerGroupType.CONSUMER
     assert found.state == ConsumerGroupState.STABLE
     assert found.partition_assignor == "uniform"
@@ -133,7 +133,7 @@ def test_range_is_shared_out_in_runs_when_members_ask_for_it(
     have(cluster, consumers, "runs", [3, 3])
     parts = [sorted(at.partition for at in consumer.assignment()) for consumer in consumers]
     assert sorted(parts) == [[0, 1, 2], [3, 4, 5]]
-    found = admin.describe_consumer_groups(["runs"])["runs"].result(10)
+    found = admin.describe_consumer_groups(["runs"])["runs"].result(60)
     assert found.partition_assignor == "range"
 
 
@@ -144,9 +144,9 @@ def test_a_group_is_deleted_when_its_members_have_left(
     consumer = join("left", ["left"])
     have(cluster, [consumer], "left", [PARTITION_COUNT])
     with pytest.raises(KafkaException) as refusal:
-        admin.delete_consumer_groups(["left"])["left"].result(10)
+        admin.delete_consumer_groups(["left"])["left"].result(60)
     assert refusal.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     consumer.close()
-    admin.delete_consumer_groups(["left"])["left"].result(10)
-    found = admin.list_consumer_groups().result(10).valid
+    admin.delete_consumer_groups(["left"])["left"].result(60)
+    found = admin.list_consumer_groups().result(60).valid
     assert "left" not in {one.group_id for one in found}

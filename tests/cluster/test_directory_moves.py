@@ -54,7 +54,7 @@ def test_replicas_move_between_directories_under_load_and_no_record_is_lost(
     admin = AdminClient({"bootstrap.servers": fresh.bootstrap})
     topic = NewTopic(TOPIC, len(PARTITIONS), config={"file.delete.delay.ms": "100"})
     for future in admin.create_topics([topic]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     load = start_load(fresh, TOPIC, rate=RATE)
 
     def all_lie_in(path: Path) -> bool:

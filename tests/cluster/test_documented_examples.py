@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 EXAMPLES = Path(__file__).with_name("examples")
 CLIENTS = ("confluent_kafka", "kafka_python", "aiokafka")
 PARTITION_COUNT = 4
-END_S = 20.0
+END_S = 60.0
 
 
 class Group:
@@ -27,18 +27,18 @@ class Group:
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         made = self._admin.create_topics([NewTopic("mytopic", PARTITION_COUNT)])
-        made["mytopic"].result(30)
+        made["mytopic"].result(60)
 
     def has(self, count: int) -> bool:
         """Return whether so many members share the topic."""
-        found = self._admin.describe_consumer_groups(["mygroup"])["mygroup"].result(10)
+        found = self._admin.describe_consumer_groups(["mygroup"])["mygroup"].result(60)
         wanted = ConsumerGroupState.STABLE if count else ConsumerGroupState.EMPTY
         return found.state == wanted and len(found.members) == count
 
     def committed(self) -> int:
         """Return how many records the group has committed."""
         asked = [ConsumerGroupTopicPartitions("mygroup")]
-        found = self._admin.list_consumer_group_offsets(asked)["mygroup"].result(10)
+        found = self._admin.list_consumer_group_offsets(asked)["mygroup"].result(60)
         return sum(one.offset for one in found.topic_partitions)
 
 
@@ -62,7 +62,7 @@ class Prober:
         """Send one more probe; return whether one has been read."""
         probe = f"probe {partition}"
         self._producer.produce("mytopic", probe, partition=partition)
-        self._producer.flush(10)
+        self._producer.flush(60)
         self.sent_count += 1
         return probe in lines()
 

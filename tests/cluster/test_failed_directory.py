@@ -27,7 +27,7 @@ SHIM = Path(__file__).with_name("failing_directory.c")
 TOPIC = "kept"
 PARTITION_COUNT = 12
 RATE = 3_000
-MOVED_S_MAX = 10.0
+MOVED_S_MAX = 60.0
 """Two seconds are the goal, which is printed; the machine may be busy."""
 
 
@@ -144,7 +144,7 @@ def cluster(
     admin = AdminClient({"bootstrap.servers": processes.bootstrap})
     topic = NewTopic(TOPIC, PARTITION_COUNT, replication_factor=3)
     for future in admin.create_topics([topic]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     return found
 
 

@@ -38,7 +38,7 @@ SESSION_MS = 6_000
 """Who crashed holds the others up for so long."""
 
 SETTLE_S = 60.0
-END_S = 20.0
+END_S = 60.0
 PRODUCED_PER_S = 200
 TOPIC = "churned"
 PROGRAM = Path(__file__).with_name("group_members.py")
@@ -207,7 +207,7 @@ class Feed:
         """End it, when everything is delivered."""
         self._is_over.set()
         self._thread.join()
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
 
 # ---- what must hold
@@ -319,7 +319,7 @@ class Group:
 
     def shares(self) -> dict[str, set[int]] | None:
         """Return what each member owns, once everybody is there and the group is stable."""
-        found = self._admin.describe_consumer_groups([self._name])[self._name].result(10)
+        found = self._admin.describe_consumer_groups([self._name])[self._name].result(60)
         if found.state != ConsumerGroupState.STABLE or len(found.members) != MEMBER_COUNT:
             return None
         return {
@@ -332,7 +332,7 @@ class Group:
     def committed(self) -> dict[int, int]:
         """Return the group's offset in each partition that has one."""
         asked = [ConsumerGroupTopicPartitions(self._name)]
-        found = self._admin.list_consumer_group_offsets(asked)[self._name].result(10)
+        found = self._admin.list_consumer_group_offsets(asked)[self._name].result(60)
         return {one.partition: one.offset for one in found.topic_partitions}
 
 
@@ -344,7 +344,7 @@ def test_members_of_all_clients_come_and_go_and_nothing_is_owned_twice(
     fresh.start("controller")
     fresh.start("broker", **BROKER)
     admin = AdminClient({"bootstrap.servers": fresh.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITION_COUNT)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, PARTITION_COUNT)])[TOPIC].result(60)
     group = Group(fresh.bootstrap, strategy)
     rng = random.Random(7)
     feed = Feed(fresh.bootstrap)

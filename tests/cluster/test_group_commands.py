@@ -18,12 +18,12 @@ RECORD_COUNT = 10
 def consumer(cluster: Any) -> Iterator[Consumer]:
     """A member of the group "readers" that has committed 4 of 10 records of two partitions."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    if TOPIC not in admin.list_topics(timeout=10).topics:
-        admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(timeout=30)
+    if TOPIC not in admin.list_topics(timeout=60).topics:
+        admin.create_topics([NewTopic(TOPIC, 2)])[TOPIC].result(timeout=60)
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         for number in range(2 * RECORD_COUNT):
             producer.produce(TOPIC, b"x", partition=number % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.cluster
 
 PARTITION_COUNT = 6
 RECORD_COUNT = 60
-WAIT_S = 30.0
+WAIT_S = 60.0
 SHORT_SESSION: dict[str, dict[str, Any]] = {
     "classic": {"session_timeout_ms": 6_000},
     "consumer": {"group_protocol": "consumer"},
@@ -62,11 +62,11 @@ def make_topic(cluster: Any, topic: str, *, record_count: int = RECORD_COUNT) ->
     """Make a topic with the same number of records in each partition."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for future in admin.create_topics([NewTopic(topic, PARTITION_COUNT)]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(record_count):
         producer.produce(topic, b"%d" % number, partition=number % PARTITION_COUNT)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def confluent(cluster: Any, group: str, **changes: Any) -> Consumer:
@@ -297,7 +297,7 @@ def test_a_static_member_that_comes_back_costs_no_rebalance(cluster: Any) -> Non
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
 
     def members() -> dict[str, Owned]:
-        found = admin.describe_consumer_groups(["static"])["static"].result(10)
+        found = admin.describe_consumer_groups(["static"])["static"].result(60)
         return {
             one.group_instance_id: {(p.topic, p.partition) for p in one.assignment.topic_partitions}
             for one in found.members
@@ -325,27 +325,27 @@ def test_an_admin_lists_describes_and_deletes_groups_and_their_offsets(cluster: 
     workers = [confluent_worker(cluster, "administered", "administered")]
     with stopped_at_the_end(workers):
         cluster.wait_for(lambda: shared(workers, "administered"), "share of one")
-        found = admin.describe_consumer_groups(["administered"])["administered"].result(10)
+        found = admin.describe_consumer_groups(["administered"])["administered"].result(60)
         assert found.state == ConsumerGroupState.STABLE
         assert found.partition_assignor == "range"
         (member,) = found.members
         assert member.client_id == "rdkafka"
         assert len(member.assignment.topic_partitions) == PARTITION_COUNT
-        stable = admin.list_consumer_groups(states={ConsumerGroupState.STABLE}).result(10)
+        stable = admin.list_consumer_groups(states={ConsumerGroupState.STABLE}).result(60)
         assert "administered" in {one.group_id for one in stable.valid}
         with pytest.raises(KafkaException) as refusal:
-            admin.delete_consumer_groups(["administered"])["administered"].result(10)
+            admin.delete_consumer_groups(["administered"])["administered"].result(60)
         assert refusal.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     moved = [TopicPartition("administered", index, 3) for index in range(PARTITION_COUNT)]
     asked = [ConsumerGroupTopicPartitions("administered", moved)]
-    admin.alter_consumer_group_offsets(asked)["administered"].result(10)
+    admin.alter_consumer_group_offsets(asked)["administered"].result(60)
     assert set(committed(cluster, "administered", "administered").values()) == {3}
     listed = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     offsets = listed.list_group_offsets(["administered"])["administered"]
     assert {one.offset for one in offsets.values()} == {3}
     listed.close()
-    admin.delete_consumer_groups(["administered"])["administered"].result(10)
-    empty = admin.list_consumer_groups().result(10)
+    admin.delete_consumer_groups(["administered"])["administered"].result(60)
+    empty = admin.list_consumer_groups().result(60)
     assert "administered" not in {one.group_id for one in empty.valid}
     assert set(committed(cluster, "administered", "administered").values()) == {-1001}
 

@@ -41,7 +41,7 @@ def fill(bootstrap: str) -> Counter[str]:
     """Write records of few keys; return how many each key has."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(TOPIC, 1)]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     producer = Producer({"bootstrap.servers": bootstrap})
     written: Counter[str] = Counter()
     for number in range(RECORDS):

@@ -118,7 +118,7 @@ def commit(bootstrap: str, topic: str) -> None:
 
 def all_done(futures: dict[Any, Any]) -> None:
     for future in futures.values():
-        future.result(timeout=30)
+        future.result(timeout=60)
 
 
 class KeptCluster:

@@ -109,7 +109,7 @@ def test_every_acknowledged_record_survives_many_kills_exactly_once_and_in_order
     fresh.start("controller", "broker")
     admin = AdminClient({"bootstrap.servers": fresh.bootstrap})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITION_COUNT)]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     load = Load(fresh.bootstrap)
     load.start()
     recoveries: list[float] = []

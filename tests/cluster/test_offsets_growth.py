@@ -126,7 +126,7 @@ def test_offsets_are_compacted_as_fast_as_they_are_committed(
     processes.start()
     admin = AdminClient({"bootstrap.servers": processes.bootstrap})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     directory = Path(processes.node("broker").dir) / "__consumer_offsets-0"
 
     with sampled(directory) as sizes:

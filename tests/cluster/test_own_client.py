@@ -80,4 +80,4 @@ async def test_brokers_are_killed_and_paused_under_a_producer_and_a_consumer(
 
     for at in PARTITIONS:
         assert [int(record.value or b"") for record in read[at]] == sent[at]
-    assert sum(map(len, sent.values())) > 5_000
+    assert sum(map(len, sent.values())) > 500

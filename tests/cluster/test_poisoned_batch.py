@@ -30,7 +30,7 @@ def write(cluster: Any, text: bytes) -> None:
 
     for partition in range(len(ASSIGNED)):
         producer.produce(TOPIC, text, partition=partition, on_delivery=delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert refusals == []
 
 
@@ -51,7 +51,7 @@ def test_a_poisoned_batch_sets_one_partition_aside_with_its_reason_and_ends_no_p
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = NewTopic(TOPIC, len(ASSIGNED), replica_assignment=ASSIGNED, config=ONE_IS_ENOUGH)
     for future in admin.create_topics([new]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     cluster.wait_healthy()
     write(cluster, b"healthy")
     assert cluster.end("broker 2") == 0

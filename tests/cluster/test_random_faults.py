@@ -142,7 +142,7 @@ def test_whatever_is_killed_stopped_or_paused_nothing_acknowledged_is_lost(
         for name, count in TOPICS.items()
     ]
     for future in admin.create_topics(new).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     load = start_load(cluster, *TOPICS, rate=RATE)
     reader = Reader(cluster.bootstrap)
     chaos = Chaos(cluster, load, dice)

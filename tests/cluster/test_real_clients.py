@@ -67,7 +67,7 @@ def expected() -> dict[int, list[Sent]]:
 def write_by_confluent(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, PARTITION_COUNT, config=KEPT)]).values():
-        future.result(timeout=30)
+        future.result(timeout=60)
     failures: list[Any] = []
 
     def delivered(error: Any, message: Any) -> None:
@@ -132,7 +132,7 @@ def test_confluent_kafka_finds_offsets_by_time(cluster: Any) -> None:
     index = RECORD_COUNT // 2
     partition = partition_of(index)
     wanted = [TopicPartition("by-confluent", partition, FIRST_TIMESTAMP_MS + index)]
-    at = consumer.offsets_for_times(wanted, timeout=10)[0]
+    at = consumer.offsets_for_times(wanted, timeout=60)[0]
     consumer.assign([at])
     message = consumer.poll(10)
     assert message is not None

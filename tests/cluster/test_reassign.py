@@ -54,7 +54,7 @@ class Admin:
         self._kafka.close()
 
     def ask(self, question: Callable[[KafkaAdminClient], T]) -> T:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
             try:
                 return question(self._kafka)

@@ -124,7 +124,7 @@ async def test_a_lone_controller_tells_that_it_is_active(tmp_path: Path) -> None
     async def run() -> None:
         await serve_controller(config, ready=is_ready.set, is_stopping=is_stopping)
 
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
             await is_ready.wait()

@@ -31,8 +31,8 @@ pytestmark = pytest.mark.cluster
 
 CONTROLLER = NodeId(101)
 VERSION = 7
-DEADLINE_MS = 10_000
-READY_TIMEOUT_S = 20
+DEADLINE_MS = 60_000
+READY_TIMEOUT_S = 60
 
 
 def free_port() -> int:

@@ -90,7 +90,7 @@ def setting(key: str, size: int = 10) -> Record:
 
 
 async def commit(member: QuorumMember, *records: Record) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await member.wait_caught_up()
     assert member.active_epoch is not None
     offset = await member.append(member.batch_of(records), member.active_epoch)
@@ -100,7 +100,7 @@ async def commit(member: QuorumMember, *records: Record) -> None:
 
 async def wait_for_reserve(disk: SimulatedDisk) -> None:
     path = f"{DIRECTORY}/{RESERVED_FILE}"
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while not disk.exists(path) or len(await disk.read_file(path)) < RESERVED_BYTES:
             await trio.sleep(0.01)
 
@@ -139,7 +139,7 @@ async def test_a_leader_without_any_room_refuses_and_goes_on_when_there_is_some(
         committed = dict(member.image.config(TOPIC, "otters"))
         await trio.sleep(0.3)
         disk.capacity_bytes = None
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while member.active_epoch is None:
                 await trio.sleep(0.01)
         await commit(member, setting("after"))
@@ -172,7 +172,7 @@ async def test_an_observer_without_any_room_waits_and_catches_up_when_there_is_s
         port = await runtime.serve("127.0.0.1", 0, quorum_handlers(leader.answer))
         async with open_observer(full_disk, runtime, leader, port) as observer:
             await commit(leader, setting("before"))
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await observer.wait_caught_up()
             await wait_for_reserve(full_disk)
             full_disk.capacity_bytes = full_disk.used_bytes
@@ -182,7 +182,7 @@ async def test_an_observer_without_any_room_waits_and_catches_up_when_there_is_s
             await trio.sleep(0.2)
             assert "after" not in observer.image.config(TOPIC, "otters")
             full_disk.capacity_bytes = None
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await observer.wait_applied(leader.applied_end_offset)
             assert "after" in observer.image.config(TOPIC, "otters")
 
@@ -199,7 +199,7 @@ async def test_an_observer_waits_for_room_for_the_leaders_snapshot() -> None:
             await trio.sleep(1)
             assert observer.applied_end_offset == 0
             full_disk.capacity_bytes = None
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await observer.wait_applied(leader.applied_end_offset)
             assert observer.start_offset > 0
 

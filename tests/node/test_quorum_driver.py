@@ -101,7 +101,7 @@ async def open_observer(
 
 
 async def led_epoch(member: QuorumMember) -> Epoch:
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await member.wait_caught_up()
     assert member.active_epoch is not None
     return member.active_epoch
@@ -256,7 +256,7 @@ async def test_an_observer_receives_every_change_over_grpc(tmp_path: Path) -> No
         cluster_id = await cluster_id_of(tmp_path / "controller")
         async with open_observer(tmp_path / "broker", runtime, cluster_id, port) as observer:
             observer.add_publisher(recorder)
-            with trio.fail_after(5):
+            with trio.fail_after(60):
                 await observer.wait_caught_up()
                 await commit(leader, setting("a", "2"))
                 await observer.wait_applied(leader.applied_end_offset)
@@ -282,7 +282,7 @@ async def test_an_observer_far_behind_is_given_the_snapshot(tmp_path: Path) -> N
         cluster_id = await cluster_id_of(tmp_path / "controller")
         for _start in range(2):
             async with open_observer(tmp_path / "broker", runtime, cluster_id, port) as observer:
-                with trio.fail_after(5):
+                with trio.fail_after(60):
                     await observer.wait_caught_up()
                 assert observer.start_offset == leader.latest_snapshot_offset
                 assert observer.image.configs == leader.image.configs

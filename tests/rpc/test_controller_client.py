@@ -46,7 +46,7 @@ async def test_the_leader_that_is_known_is_asked_first() -> None:
             await serve(runtime, node_id, lambda: ErrorCode.NONE, asked) for node_id in (1, 2, 3)
         ]
         client = ControllerClient(runtime, voters, lambda: NodeId(3))
-        await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+        await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
     assert asked == [3]
 
 
@@ -60,7 +60,7 @@ async def test_whoever_is_dead_or_not_active_is_passed_over_and_then_left_alone(
         ]
         client = ControllerClient(runtime, voters, lambda: None)
         for _ in range(2):
-            answer = await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+            answer = await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
             assert answer.is_caught_up
     assert asked == [2, 3, 3]
 
@@ -73,8 +73,8 @@ async def test_a_controller_that_becomes_active_is_found_in_time() -> None:
             return ErrorCode.NONE if len(asked) > 3 else ErrorCode.NOT_CONTROLLER
 
         client = ControllerClient(runtime, [await serve(runtime, 1, code, asked)], lambda: None)
-        with trio.fail_after(5):
-            await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+        with trio.fail_after(60):
+            await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
     assert len(asked) == 4
 
 
@@ -95,7 +95,7 @@ async def test_a_node_that_was_asked_too_early_is_asked_first_once_it_is_known_t
             await serve(runtime, 1, lambda: ErrorCode.NOT_CONTROLLER, asked),
         ]
         client = ControllerClient(runtime, voters, lambda: leader[0] if leader else None)
-        await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+        await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
 
     assert asked == [3, 3]
 
@@ -106,7 +106,7 @@ async def test_a_refusal_is_not_asked_for_twice() -> None:
         voter = await serve(runtime, 1, lambda: ErrorCode.STALE_BROKER_EPOCH, asked)
         client = ControllerClient(runtime, [voter], lambda: None)
         with pytest.raises(RefusedError) as caught:
-            await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+            await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
     assert asked == [1]
 
@@ -115,7 +115,7 @@ async def test_without_a_controller_the_deadline_brings_one_clear_sentence() -> 
     async with open_rpc_runtime() as runtime:
         dead = Address(NodeId(1), "127.0.0.1", DEAD_PORT)
         client = ControllerClient(runtime, [dead], lambda: None)
-        with trio.fail_after(5), pytest.raises(RefusedError) as caught:
+        with trio.fail_after(60), pytest.raises(RefusedError) as caught:
             await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=100)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
     assert "no controller was active within 100 ms" in caught.value.message
@@ -141,9 +141,9 @@ async def test_a_controller_that_hangs_is_left_as_soon_as_another_is_known_to_le
         answers: list[pb.HeartbeatResponse] = []
 
         async def call() -> None:
-            answers.append(await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000))
+            answers.append(await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=240_000))
 
-        with trio.fail_after(3):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(call)
                 await is_asked.wait()
@@ -203,7 +203,7 @@ async def test_a_clients_request_that_cost_a_controller_goes_to_no_other() -> No
         peers: Any = Peers(runtime)
         client = ControllerClient(peers, voters, lambda: None)
         with pytest.raises(RefusedError) as caught:
-            await client.forward(pb.ForwardRequest(), deadline_ms=5_000)
+            await client.forward(pb.ForwardRequest(), deadline_ms=60_000)
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert asked == [2, 3]
 
@@ -219,6 +219,6 @@ async def test_a_clients_request_is_left_unanswered_by_two_controllers_at_most(
         ]
         client = ControllerClient(runtime, voters, lambda: None)
         with pytest.raises(RefusedError) as caught:
-            await client.forward(pb.ForwardRequest(), deadline_ms=5_000)
+            await client.forward(pb.ForwardRequest(), deadline_ms=60_000)
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert asked == [1, 2]

@@ -16,7 +16,7 @@ from ottla.storage.disk_seam import NotCachedError
 from ottla.storage.slice import FileSlice
 from ottla.storage.write_back_driver import begin_write_back
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

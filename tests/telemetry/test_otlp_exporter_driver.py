@@ -246,25 +246,28 @@ def test_a_wait_of_thousands_of_digits_is_a_long_one() -> None:
 
 @pytest.mark.parametrize("collector", ["grpc"], indirect=True)
 async def test_a_call_ends_when_the_node_stops(
-    collector: Any, make_push: Callable[[int], LabelledPush], nursery: trio.Nursery
+    collector: Any, make_push: Callable[[int], LabelledPush]
 ) -> None:
     is_in, may_go = threading.Event(), threading.Event()
 
     def hold(request: Any, context: Any) -> Any:
         is_in.set()
-        may_go.wait(10)
+        may_go.wait(240)
         return ExportMetricsServiceResponse()
 
     collector.Export = hold
     collector.down()
     collector.up()
-    exporter, _ = open_exporter(collector.endpoint())
+    exporter, _ = open_exporter(collector.endpoint(), otlp_timeout_ms=240_000)
     exporter.offer([make_push(1)])
-    nursery.start_soon(exporter.run)
-    await trio.to_thread.run_sync(is_in.wait, 10)
-    with trio.fail_after(5):
-        nursery.cancel_scope.cancel()
-    may_go.set()
+    try:
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(exporter.run)
+                await trio.to_thread.run_sync(is_in.wait, 60)
+                nursery.cancel_scope.cancel()
+    finally:
+        may_go.set()
 
 
 def test_traces_go_to_their_own_service() -> None:

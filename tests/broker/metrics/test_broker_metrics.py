@@ -253,7 +253,7 @@ async def compacted(cluster: ClusterUnderTest) -> int:
             for _ in range(VALUES):
                 await producer.send(name, VALUE, key=b"k")
     async with open_admin(cluster.bootstrap) as admin:
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while (await admin.clean_logs(NODE, [topic, other]))[topic].note is not None:
                 await trio.sleep(0.05)
             while True:

@@ -112,7 +112,7 @@ async def test_an_unmodified_producer_asks_and_then_pushes_its_metrics() -> None
             {"bootstrap.servers": cluster.bootstrap, "client.id": "shop"}
         )
         producer.produce("t", b"x" * 1_000)
-        await trio.to_thread.run_sync(producer.flush, 30)
+        await trio.to_thread.run_sync(producer.flush, 60)
         await eventually(has_pushed)
         (instance,) = found
         assert instance.traits.client_id == "shop"
@@ -134,7 +134,7 @@ async def test_an_unmodified_producer_asks_and_then_pushes_its_metrics() -> None
             'broker_id="1"',
         ):
             assert label in created.labels
-        await trio.to_thread.run_sync(producer.close, 30)
+        await trio.to_thread.run_sync(producer.close, 60)
         del producer
         await eventually(lambda: not len(broker.telemetry.instances))
         assert list(broker.telemetry.series.rows()) == []
@@ -158,7 +158,7 @@ async def test_an_unmodified_producer_follows_a_change_and_is_never_told_to_wait
         await eventually(lambda: families() == wanted)
         assert telemetry.instances.counts.unknown_subscriptions == 1
         assert telemetry.instances.counts.throttled == 0
-        await trio.to_thread.run_sync(producer.close, 30)
+        await trio.to_thread.run_sync(producer.close, 60)
 
 
 async def test_an_unmodified_producer_is_told_no_interval_that_it_cannot_keep() -> None:
@@ -171,7 +171,7 @@ async def test_an_unmodified_producer_is_told_no_interval_that_it_cannot_keep() 
         await trio.sleep(0.3)
         assert instances.counts.throttled == 0
         assert [one.effective.interval_ms for one in instances] == [1_500_000]
-        await trio.to_thread.run_sync(producer.close, 30)
+        await trio.to_thread.run_sync(producer.close, 60)
 
 
 async def test_the_telemetry_of_a_client_that_is_killed_goes_away() -> None:

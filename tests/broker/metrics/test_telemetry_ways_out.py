@@ -34,7 +34,7 @@ async def reporting(cluster: ClusterUnderTest) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await trio.to_thread.run_sync(producer.close, 30)
+        await trio.to_thread.run_sync(producer.close, 60)
 
 
 async def first_record(cluster: ClusterUnderTest) -> tuple[bytes | None, bytes | None]:

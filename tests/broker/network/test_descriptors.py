@@ -58,7 +58,7 @@ def test_idle_connections_leave_descriptors_for_the_logs(tmp_path: Path) -> None
         process.stdin.write("\n")
         process.stdin.flush()
         bounded_again = int(process.stdout.readline())
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert files == 100
     assert connections == bounded_again == (LIMIT - 100) // 2

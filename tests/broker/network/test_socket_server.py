@@ -178,7 +178,7 @@ async def test_an_answer_completed_from_another_task_leaves_at_once() -> None:
         while not contexts:
             await trio.lowlevel.checkpoint()
         contexts[0].slot.complete(HeartbeatResponse())
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert (await read_answer(stream))[0] == 1
 
 
@@ -260,7 +260,7 @@ async def test_a_file_that_ends_within_its_slice_closes_the_connection(
         os.truncate(tmp_path / "log", 500)
         async with await connect(server) as stream:
             await stream.send_all(fetch(1))
-            with trio.fail_after(5), pytest.raises(AssertionError, match="closed after"):
+            with trio.fail_after(60), pytest.raises(AssertionError, match="closed after"):
                 await read_answer(stream)
     assert "ended by an unexpected error" in caplog.text
 
@@ -416,7 +416,7 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
         await connect(server) as idle,
         await connect(server) as busy,
     ):
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
 
                 async def keep_busy() -> None:
@@ -444,7 +444,7 @@ async def test_a_muted_connection_is_answered_again_after_its_delay() -> None:
     ):
         started_ms = clock.monotonic_ms()
         await stream.send_all(heartbeat(1) + heartbeat(2))
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert (await read_answer(stream))[0] == 1
             assert (await read_answer(stream))[0] == 2
         assert clock.monotonic_ms() - started_ms >= 50
@@ -530,7 +530,7 @@ async def test_connections_above_the_bound_wait_until_another_closes() -> None:
         await third.send_all(heartbeat(3))
         assert server.connection_count == 2
         await first.aclose()
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert (await read_answer(third))[0] == 3
         assert server.connection_count == 2
 
@@ -547,7 +547,7 @@ async def test_a_larger_bound_lets_those_in_who_wait() -> None:
         await second.send_all(heartbeat(2))
         door.room = 2
         server.reconsider_doors()
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert (await read_answer(second))[0] == 2
         door.room = 1
         server.reconsider_doors()
@@ -559,7 +559,7 @@ async def test_a_listener_that_accepts_none_for_a_while_does_so_afterwards() -> 
     door.pause_ms = 20
     async with serving(admission=door) as server, await connect(server) as stream:
         await stream.send_all(heartbeat(1))
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert (await read_answer(stream))[0] == 1
 
 
@@ -571,7 +571,7 @@ async def test_a_connection_that_is_refused_is_closed_at_once_or_later() -> None
         await connect(server) as second,
         await connect(server) as third,
     ):
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             for refused in (first, second):
                 assert await is_closed(refused)
             await third.send_all(heartbeat(3))
@@ -586,7 +586,7 @@ async def test_sockets_kept_until_they_are_closed_are_bounded(
     monkeypatch.setattr(server_driver, "DELAYED_CLOSES_MAX", 2)
     async with serving(admission=Door(3_600_000, 3_600_000, 3_600_000)) as server:
         streams = [await connect(server) for _ in range(3)]
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             assert await is_closed(streams[2]), "the third is closed at once"
         assert len(server._closing) == 2
         for stream in streams:
@@ -606,12 +606,12 @@ async def test_a_broker_takes_the_place_of_the_client_that_was_silent_for_longes
             await trio.sleep(0.01)
         async with await connect(server, "SECOND") as third:
             await third.send_all(heartbeat(3))
-            with trio.fail_after(5):
+            with trio.fail_after(60):
                 assert (await read_answer(third))[0] == 3
                 assert await is_closed(second)
             assert sorted(door.served) == ["PLAINTEXT", "SECOND"]
             await first.send_all(heartbeat(2))
-            with trio.fail_after(5):
+            with trio.fail_after(60):
                 assert (await read_answer(first))[0] == 2
 
 
@@ -697,7 +697,7 @@ async def test_a_server_out_of_descriptors_turns_clients_away_and_recovers() -> 
                         break
                 client.connect_ex(server.addresses["PLAINTEXT"])
                 async with trio.SocketStream(trio.socket.from_stdlib_socket(client)) as turned:
-                    with trio.fail_after(5):
+                    with trio.fail_after(60):
                         assert await is_closed(turned)
                 await good.send_all(heartbeat(2))
                 assert (await read_answer(good))[0] == 2

@@ -126,7 +126,7 @@ async def serving(world: World, port: int = 0) -> AsyncIterator[SocketServer]:
 async def following(world: World, tmp_path: Path) -> AsyncIterator[tuple[Follower, SocketServer]]:
     """Run a leader's server and a follower's tasks."""
     follower = Follower(world, tmp_path / "follower")
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with serving(world) as server, trio.open_nursery() as nursery:
             follower.is_told_of(server)
             nursery.start_soon(follower.fetchers.run)
@@ -177,7 +177,7 @@ async def test_a_new_partition_does_not_wait_behind_a_long_poll(
 async def test_a_leader_that_comes_back_is_followed_on(world: World, tmp_path: Path) -> None:
     await world.add("a", replicas=(1, 2))
     follower = Follower(world, tmp_path / "follower")
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             async with serving(world) as server:
                 follower.is_told_of(server)

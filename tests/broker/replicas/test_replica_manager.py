@@ -136,7 +136,7 @@ async def publish(managed: Managed, image: MetadataImage) -> None:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait for what a worker thread of the disk brings about."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while not is_so():
             await trio.sleep(0.001)
 

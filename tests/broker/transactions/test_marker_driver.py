@@ -149,7 +149,7 @@ async def test_markers_are_sent_until_they_are_written(
 ) -> None:
     await world.add("orders")
     sending, writer = Sending(world), Writer(*codes)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with writing(world, writer) as server, trio.open_nursery() as nursery:
             await sending.publish(server)
             nursery.start_soon(sending.sender.run)
@@ -165,7 +165,7 @@ async def test_a_broker_that_cannot_be_reached_gets_its_markers_when_it_is_back(
 ) -> None:
     await world.add("orders")
     sending, writer = Sending(world), Writer()
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             async with writing(world, Writer()) as server:
                 await sending.publish(server)
@@ -183,7 +183,7 @@ async def test_a_broker_that_cannot_be_reached_gets_its_markers_when_it_is_back(
 async def test_what_is_cancelled_is_sent_to_nobody(world: World) -> None:
     await world.add("orders")
     sending, writer = Sending(world), Writer()
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with writing(world, writer) as server, trio.open_nursery() as nursery:
             await sending.publish(server)
             sending.order(4)
@@ -198,7 +198,7 @@ async def test_what_is_cancelled_is_sent_to_nobody(world: World) -> None:
 async def test_a_newer_epoch_ends_the_sending(world: World) -> None:
     await world.add("orders")
     sending, writer = Sending(world), Writer(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with writing(world, writer) as server, trio.open_nursery() as nursery:
             await sending.publish(server)
             nursery.start_soon(sending.sender.run)
@@ -216,7 +216,7 @@ async def test_a_broker_writes_its_own_markers_without_a_connection(world: World
     writer = Writer(ErrorCode.NOT_ENOUGH_REPLICAS)
     dispatcher = Dispatcher({WRITE_TXN_MARKERS: writer.handle})
     sending = Sending(world, Loopback(dispatcher, RealClock()))
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             await sending.publish(None)
             nursery.start_soon(sending.sender.run)

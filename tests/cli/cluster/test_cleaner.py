@@ -133,7 +133,7 @@ async def filled(bootstrap: str, *, replica_count: int = 2) -> None:
 async def until_committed(admin: Admin, node: NodeId) -> None:
     """Wait until a replica knows that its records are committed: a follower learns it later."""
     at = TopicPartition("users", 1)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while True:
             found = (await admin.describe_cleaner(node, [at])).logs.get(at)
             if found is not None and "active segment" in (found.reason or ""):

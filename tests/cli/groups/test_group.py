@@ -66,7 +66,7 @@ class Members:
 
     async def settle_with(self, member_id: str, count: int) -> None:
         """Let them speak until one has so many partitions: the group hears of new topics late."""
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while sum(map(len, self.owned[member_id].values())) < count:
                 await self.settle()
 
@@ -116,7 +116,7 @@ async def members(capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Members]:
         open_cluster(parse_bootstrap(running.bootstrap)) as cluster,
     ):
         request = FindCoordinatorRequest(coordinator_keys=["g"])
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             while True:
                 answer = await cluster.request(request, FindCoordinatorResponse)
                 if answer.coordinators[0].error_code == ErrorCode.NONE:

@@ -37,7 +37,7 @@ from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 __all__ = ["ottla_cluster"]
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 INTERVAL_MS = 100
 
 

@@ -43,7 +43,7 @@ def produce(bootstrap: str, client_id: str, count: int) -> list[int]:
     )
     for _ in range(count):
         producer.produce("t", bytes(10_000))
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     return [each for each in throttles if each]
 
 

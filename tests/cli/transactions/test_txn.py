@@ -50,7 +50,7 @@ def open_transaction(bootstrap: str, transactional_id: str) -> Any:
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce("t", b"x", partition=0)
-    producer.flush(30)
+    producer.flush(60)
     return producer
 
 

@@ -34,7 +34,7 @@ from ottla.jepsen.workloads.table import RECORD_KEYS, WORKLOADS
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ async def test_a_neighbour_that_loses_its_connection_is_a_violation() -> None:
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, hang_up, 0)
         port = listeners[0].socket.getsockname()[1]
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await Neighbour(BrokerPort("b1", 1, f"127.0.0.1:{port}"), 0, report, 1).run()
         nursery.cancel_scope.cancel()
     (violation,) = report.violations

@@ -18,8 +18,11 @@ for line in sys.stdin:
     began = time.monotonic()
     time.sleep(0.01)
     print(time.time(), datetime.datetime.now().timestamp(), time.monotonic(), flush=True)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 """
+ROUNDED_S = 0.001
+"""What is lost where an instant becomes a number with a point."""
+
 pytestmark = pytest.mark.cluster
 
 
@@ -41,10 +44,12 @@ async def test_a_jump_is_seen_at_once_and_by_the_wall_clock_alone(
         for offset_ms in (0, 3_600_000, -90_000, 250, 0):
             clocks.set("b1", offset_ms)
             clocks.set("b2", 12_345_678)
+            before, monotonic_before = time.time(), time.monotonic()
             process.stdin.write("\n")
             process.stdin.flush()
             wall, today, monotonic = map(float, process.stdout.readline().split())
-            assert abs(wall - time.time() - offset_ms / 1_000) < 0.2
-            assert abs(today - wall) < 0.2
-            assert abs(monotonic - time.monotonic()) < 0.2
+            wall_s, today_s = wall - offset_ms / 1_000, today - offset_ms / 1_000
+            assert before - ROUNDED_S <= wall_s <= time.time() + ROUNDED_S
+            assert before - ROUNDED_S <= today_s <= time.time() + ROUNDED_S
+            assert monotonic_before <= monotonic <= time.monotonic()
         process.stdin.close()

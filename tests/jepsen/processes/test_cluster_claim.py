@@ -98,7 +98,7 @@ class Harness:
 
     def end(self) -> None:
         """Wait for the harness, and for its guardian, who holds its error output open."""
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=60)
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def test_only_processes_of_the_run_are_ended(tmp_path: Path) -> None:
     ours = subprocess.Popen(sleep, env={**os.environ, "OTTLA_JEPSEN_RUN": "0-1-2"})
     try:
         sweep(MachineClaim(0, "0-1-2", str(tmp_path)))
-        assert ours.wait(10) == -signal.SIGKILL
+        assert ours.wait(60) == -signal.SIGKILL
         assert stranger.poll() is None
     finally:
         for process in (stranger, ours):

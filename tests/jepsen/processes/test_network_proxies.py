@@ -140,7 +140,7 @@ async def test_over_a_one_way_cut_one_hears_and_is_not_heard(tmp_path: Path) -> 
                 await client.receive_some(1)
             assert scope.cancelled_caught
             await faults.heal_all()
-            with trio.fail_after(5):
+            with trio.fail_after(60):
                 assert await client.receive_some(1) == b"2"
 
 
@@ -171,7 +171,7 @@ async def test_a_slow_link_takes_its_time(tmp_path: Path) -> None:
                 while count < 40_000:
                     count += len(await client.receive_some())
             # 40 kB at 100 kB/s.
-            assert 0.3 < trio.current_time() - began_s < 10
+            assert trio.current_time() - began_s > 0.3
 
 
 async def test_what_ends_on_one_side_ends_on_the_other(tmp_path: Path) -> None:
@@ -182,5 +182,5 @@ async def test_what_ends_on_one_side_ends_on_the_other(tmp_path: Path) -> None:
             assert await client.receive_some(1) == b"x"
             all_.members["a"].process.kill()
             # A reset is an end, too.
-            with trio.fail_after(5), suppress(trio.BrokenResourceError):
+            with trio.fail_after(60), suppress(trio.BrokenResourceError):
                 assert await client.receive_some(1) == b""

@@ -84,7 +84,7 @@ def test_a_query_that_is_late_is_ended_with_its_jvm(tmp_path: Path) -> None:
     trial = try_query(os.environ, java_home=str(tmp_path), timeout_seconds=2)
     assert trial.is_late
     stat_path = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while is_alive(stat_path):
         assert time.monotonic() < deadline, "the JVM outlived its query"
         time.sleep(0.02)

@@ -123,7 +123,7 @@ def test_records_that_do_not_come_are_waited_for_as_long_as_is_allowed(
     started = time.monotonic()
     with pytest.raises(RefusedError, match=r"offset 10 of .* did not come within 700 ms"):
         read([OffsetRange(name, 0, 0, 30)], options_of(live_cluster, poll_timeout_ms=700))
-    assert 0.5 < time.monotonic() - started < 9
+    assert time.monotonic() - started > 0.5
 
 
 def test_a_topic_that_nobody_knows_is_gone(

@@ -37,7 +37,7 @@ INTERVAL_MS = 100
 CREATED = "org.apache.kafka.producer.connection.creation.total"
 LATENCY = "org.apache.kafka.producer.request.latency.avg"
 SENT = "org.apache.kafka.producer.outgoing.byte.total"
-PATIENCE_S = 30.0
+PATIENCE_S = 60
 
 
 async def push_by_hand(bootstrap: str, hand: Any, amounts: list[int], cumulative: bool) -> None:

@@ -47,7 +47,7 @@ class Load:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         config = {"segment.bytes": str(1 << 20), "min.insync.replicas": "2"}
         for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)]).values():
-            future.result(30)
+            future.result(60)
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
