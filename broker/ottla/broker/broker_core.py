@@ -36,6 +36,7 @@ from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionC
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.quotas.quota_callback import CustomLimits, load_callback
 from ottla.broker.quotas.replication_quota import ReplicationQuotas
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.partition import Partition
@@ -105,6 +106,7 @@ class BrokerCore:
             WindowShape(config.quotas.window_count, config.quotas.window_s * 1_000),
             clock,
             dispatcher.clock,
+            self._custom_limits(),
         )
         dispatcher.quotas = self.quotas
         self.replication_quotas = ReplicationQuotas(config, clock.monotonic_ms)
@@ -113,6 +115,13 @@ class BrokerCore:
         self.replicas: ReplicaManager
         self.metadata: MetadataCache
         self.data: DataApis
+
+    def _custom_limits(self) -> Callable[[str], CustomLimits] | None:
+        name = self.config.quotas.callback_class
+        if name is None:
+            return None
+        callback = load_callback(name, self.config.texts)
+        return lambda quota_type: CustomLimits(quota_type, callback, self.errors)
 
     def open_replicas(self, ports: ReplicaPorts) -> None:
         """Put the replicas and their handlers on top of what acts for them."""

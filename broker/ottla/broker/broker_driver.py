@@ -46,6 +46,7 @@ from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.server_seam import Server
 from ottla.broker.network.side_by_side_driver import side_by_side
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas
+from ottla.broker.quotas.idle_driver import IdleUsages
 from ottla.broker.quotas.move_throttle_driver import MoveThrottle
 from ottla.broker.quotas.quota_publisher import QuotaPublisher
 from ottla.broker.replicas.flush_driver import Flusher
@@ -178,6 +179,7 @@ class Broker:
         self._attend_to(logs)
         self.own_telemetry = self._new_own_telemetry()
         self._cordon(config.cordoned_log_dirs)
+        self._idle_usages = IdleUsages(clock, self.core.quotas, self.connections)
         self._open_first_doors()
 
     def _new_lifecycle(self, lifecycle: Lifecycle) -> LifecycleDriver:
@@ -289,6 +291,7 @@ class Broker:
             verifications=self._questions.durations,
             network=lambda: self.server.metrics,
             connections=self.connections,
+            quotas=self.core.quotas,
             heartbeats=self.lifecycle.metrics,
             errors=self.errors,
         )
@@ -338,6 +341,7 @@ class Broker:
                 ("transaction coordinator", self._transactions.run),
                 ("transaction markers", self._markers.run),
                 ("client telemetry", self.telemetry.run),
+                ("idle quotas", self._idle_usages.run),
             ):
                 nursery.start_soon(keep_running, name, work, self.errors)
             await self._start(nursery)

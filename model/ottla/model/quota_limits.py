@@ -80,6 +80,16 @@ class Limits:
         """Return whether there is any."""
         return bool(self._by_entity)
 
+    @property
+    def by_entity(self) -> Mapping[ClientEntity, float]:
+        """The limits by whom they are for."""
+        return self._by_entity
+
+    @property
+    def have_changed(self) -> bool:
+        """Whether limits found before may not hold now; those of the cluster never change."""
+        return False
+
     def find(self, user: str, client_id: str) -> Match | None:
         """Return the limit of the most specific level that has one for this client."""
         for level in self._levels:

@@ -18,13 +18,14 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.metrics.cleaner_metrics import cleaner_families
 from ottla.broker.metrics.families import counter, gauge, gauges
 from ottla.broker.metrics.partition_metrics import partition_families
-from ottla.broker.metrics.quota_metrics import connection_families
+from ottla.broker.metrics.quota_metrics import client_families, connection_families
 from ottla.broker.metrics.transaction_metrics import transaction_families
 from ottla.broker.metrics.transactional_partitions import transactional_partition_families
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas
 from ottla.broker.quotas.replication_quota import ReplicationQuotas
+from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -90,6 +91,7 @@ class BrokerParts:
     """Times of questions to coordinators of transactions."""
     network: Callable[[], Mapping[str, float]]
     connections: ConnectionQuotas
+    quotas: RequestQuotas
     heartbeats: Callable[[], Mapping[str, float]]
     errors: UnexpectedErrors
 
@@ -118,6 +120,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: cleaner_families(parts.logs))
     registry.register(lambda: _flushes(parts))
     registry.register(lambda: _network(parts.network()))
+    registry.register(lambda: client_families(parts.quotas, parts.now_ms()))
     registry.register(lambda: connection_families(parts.connections, parts.now_ms()))
     registry.register(lambda: _groups(list(parts.shards())))
     registry.register(

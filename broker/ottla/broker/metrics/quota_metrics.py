@@ -1,19 +1,54 @@
-"""What quotas show: rates of connections, by listener and by address.  Pure.
+"""What quotas show: what clients use, and rates of connections by listener and address.  Pure.
 
-An address has a series only while it is limited and made a connection within the last hour, and
-the latest `IP_SERIES_MAX` have one.
+A client or an address has series only while it is limited and was seen within the last hour, and
+at most `SERIES_MAX` of them do: the throttled ones, then the latest.
 """
 
 from collections.abc import Iterator
 
 from ottla.broker.metrics.families import gauge, gauges
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas
+from ottla.broker.quotas.quota_usage import usage_rows
+from ottla.broker.quotas.request_quotas import RequestQuotas
+from ottla.model.settings.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from ottla.telemetry.instruments import Family, MetricKind
 
-IP_SERIES_MAX = 1_000
-"""Addresses shown: strangers choose them, and every series costs the collector memory."""
+SERIES_MAX = 1_000
+"""Clients of a quota, and addresses, that are shown: strangers choose their names, and every series
+costs the collector memory."""
+
+RATES = {
+    PRODUCER_BYTE_RATE: ("Produce", "byte-rate", "Bytes a second of Produce requests."),
+    CONSUMER_BYTE_RATE: ("Fetch", "byte-rate", "Bytes a second of records fetched."),
+    REQUEST_PERCENTAGE: ("Request", "request-time", "Time of the loop, in percent of a second."),
+}
+"""Kafka's beans of the limits."""
 
 SOCKETS = "kafka.server:type=socket-server-metrics,attribute="
+
+
+def client_families(quotas: RequestQuotas, now_ms: int) -> Iterator[Family]:
+    """Yield the rates and throttles of limited clients, by the names they are counted under."""
+    rows = usage_rows(quotas.by_key.items(), now_ms, SERIES_MAX)
+    labels = ("user", "client_id")
+    for key, (bean, attribute, text) in RATES.items():
+        mine = [row for row in rows if row.key == key]
+        yield gauges(
+            f"kafka.server:type={bean},attribute={attribute}",
+            text,
+            labels,
+            [((row.user, row.client_id), row.rate) for row in mine],
+        )
+        yield gauges(
+            f"kafka.server:type={bean},attribute=throttle-time",
+            "Milliseconds for which a client is still throttled.",
+            labels,
+            [((row.user, row.client_id), row.throttle_ms) for row in mine],
+        )
 
 
 def connection_families(connections: ConnectionQuotas, now_ms: int) -> Iterator[Family]:
@@ -24,7 +59,7 @@ def connection_families(connections: ConnectionQuotas, now_ms: int) -> Iterator[
         connections.broker_rate(now_ms),
     )
     by_listener = connections.listener_rates(now_ms)
-    by_ip = connections.ip_rates(now_ms, IP_SERIES_MAX)
+    by_ip = connections.ip_rates(now_ms, SERIES_MAX)
     yield gauges(
         f"{SOCKETS}connection-accept-rate",
         "Connections a second, by listener, and by address where addresses are limited.",

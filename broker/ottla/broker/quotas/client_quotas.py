@@ -150,14 +150,17 @@ class ClientQuotas:
             self._found.clear()
 
     def _find(self, user: str, client_id: str, now_ms: int) -> tuple[Match, ClientUsage] | None:
-        if not self._limits:
+        limits = self._limits
+        if not limits:
             return None
+        if limits.have_changed:
+            self._found.clear()
         names = user, client_id
         try:
             return self._found[names]
         except KeyError:
             pass
-        match = self._limits.find(user, client_id)
+        match = limits.find(user, client_id)
         found = None if match is None else (match, self._usage(match, now_ms))
         if max(len(user), len(client_id)) <= NAME_CHARS_MAX:
             if len(self._found) >= USAGES_MAX:

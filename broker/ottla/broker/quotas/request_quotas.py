@@ -7,12 +7,13 @@ read no further until then (KIP-219), so that a client that does not listen gain
 no limit is set for anyone, a request costs one look.  Features QU01-QU03, QU20, QU22.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.quotas.quota_callback import CustomLimits
 from ottla.model.limits import FRAME_LENGTH_BYTES
 from ottla.model.quota_limits import ClientEntity, limits_of
 from ottla.model.rates import WindowShape
@@ -27,6 +28,13 @@ from ottla.wire.codec_types import Message
 
 EXEMPT = frozenset({WRITE_TXN_MARKERS})
 """What only brokers send each other; a follower's fetch is exempt too."""
+
+QUOTA_TYPES = {
+    PRODUCER_BYTE_RATE: "PRODUCE",
+    CONSUMER_BYTE_RATE: "FETCH",
+    REQUEST_PERCENTAGE: "REQUEST",
+}
+"""What Kafka calls the quota of each limit."""
 
 NS_PER_PERCENT = 10_000_000
 """One percent of a second, in which `request_percentage` is measured."""
@@ -103,14 +111,31 @@ class RequestCharge:
 class RequestQuotas:
     """The quotas of a broker's clients: bytes in, bytes out, and time."""
 
-    def __init__(self, shape: WindowShape, clock: Clock, loop_clock: LoopClock) -> None:
+    def __init__(
+        self,
+        shape: WindowShape,
+        clock: Clock,
+        loop_clock: LoopClock,
+        custom_limits: Callable[[str], CustomLimits] | None = None,
+    ) -> None:
+        """`custom_limits` returns the limits of a quota where the operator's own code decides."""
         self._clock = clock
         self._loop_clock = loop_clock
         self.produce = ClientQuotas(shape)
         self.fetch = ClientQuotas(shape)
         self.request = ClientQuotas(shape, throttle_ms_max=shape.window_ms)
+        self.by_key = {
+            PRODUCER_BYTE_RATE: self.produce,
+            CONSUMER_BYTE_RATE: self.fetch,
+            REQUEST_PERCENTAGE: self.request,
+        }
+        """The quotas by the keys of their limits."""
+        self._custom: dict[str, CustomLimits] = {}
+        if custom_limits is not None:
+            self._custom = {key: custom_limits(QUOTA_TYPES[key]) for key in self.by_key}
         self.is_active = False
         """Whether anyone is limited in anything."""
+        self.set_quotas({})
 
     def now_ms(self) -> int:
         """Return the time on the monotonic clock."""
@@ -122,10 +147,18 @@ class RequestQuotas:
 
     def set_quotas(self, quotas: Mapping[ClientEntity, Mapping[str, float]]) -> None:
         """Put an image's quotas in force."""
-        self.produce.set_limits(limits_of(quotas, PRODUCER_BYTE_RATE))
-        self.fetch.set_limits(limits_of(quotas, CONSUMER_BYTE_RATE))
-        self.request.set_limits(limits_of(quotas, REQUEST_PERCENTAGE))
-        self.is_active = any(each.is_active for each in (self.produce, self.fetch, self.request))
+        for key, one in self.by_key.items():
+            limits = limits_of(quotas, key)
+            custom = self._custom.get(key)
+            if custom is not None:
+                custom.tell(limits)
+            one.set_limits(custom or limits)
+        self.is_active = any(one.is_active for one in self.by_key.values())
+
+    def forget_idle(self, now_ms: int) -> None:
+        """Forget what was not used for an hour."""
+        for one in self.by_key.values():
+            one.forget_idle(now_ms)
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
         """Begin to charge a request that has arrived."""

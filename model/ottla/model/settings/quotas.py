@@ -28,6 +28,19 @@ IP_KEYS = frozenset({CONNECTION_CREATION_RATE})
 """What an address may be limited in."""
 
 
+CALLBACK_CLASS = "client.quota.callback.class"
+
+
+def parse_callback(text: str) -> str | None:
+    """module:Class, a class in Python; one of Java cannot be loaded."""
+    if not text:
+        return None
+    module, _, name = text.partition(":")
+    if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(text)
+    return text
+
+
 def why_no_limit(key: str, value: float) -> str | None:
     """Return why a quota cannot have this limit, or None where it can."""
     if not math.isfinite(value):
@@ -134,6 +147,15 @@ class QuotaConfig:
         at_least=1,
         has_no_effect_yet=NO_REMOTE_STORAGE,
         doc="Length of a window of that measure.",
+    )
+    callback_class: str | None = setting(
+        None,
+        key=CALLBACK_CLASS,
+        kind=SettingKind.CLASS,
+        parse=parse_callback,
+        text="",
+        doc="A class that decides the limits of clients in place of the eight levels, as "
+        "module:Class.",
     )
 
 

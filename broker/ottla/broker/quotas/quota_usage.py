@@ -1,0 +1,47 @@
+"""What clients use of their limits at present, those that are throttled first.  Pure."""
+
+from collections.abc import Iterable
+from heapq import nlargest
+from typing import NamedTuple
+
+from ottla.broker.quotas.client_quotas import ClientQuotas, ClientUsage
+
+
+class UsageRow(NamedTuple):
+    """What one client uses of one quota."""
+
+    key: str
+    """The limit's, such as `producer_byte_rate`."""
+    user: str
+    """As it is counted: empty where the limit is for a client id alone."""
+    client_id: str
+    limit: float
+    rate: float
+    """Per second, over the windows of the quota."""
+    throttle_ms: int
+    """For how long the client is still throttled."""
+
+
+def usage_rows(
+    quotas: Iterable[tuple[str, ClientQuotas]], now_ms: int, count_max: int
+) -> list[UsageRow]:
+    """Return the usage of each quota, at most `count_max` clients each: throttled, then latest."""
+    rows = []
+    for key, one in quotas:
+        for (user, client_id), usage in nlargest(count_max, one.usages.items(), _order):
+            rows.append(
+                UsageRow(
+                    key,
+                    user,
+                    client_id,
+                    usage.bucket.per_second,
+                    usage.rate.per_second(now_ms),
+                    max(0, usage.throttled_until_ms - now_ms),
+                )
+            )
+    return rows
+
+
+def _order(item: tuple[tuple[str, str], ClientUsage]) -> tuple[int, int]:
+    usage = item[1]
+    return usage.throttled_until_ms, usage.last_ms

@@ -1,0 +1,79 @@
+"""What is shown of limited clients: the throttled first, bounded, gone after an idle hour."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ottla.broker.metrics import quota_metrics
+from ottla.broker.metrics.quota_metrics import client_families
+from ottla.broker.network.loop_clock import LoopClock
+from ottla.broker.quotas.idle_driver import IdleUsages
+from ottla.broker.quotas.quota_usage import UsageRow, usage_rows
+from ottla.broker.quotas.request_quotas import RequestQuotas
+from ottla.model.quota_limits import QuotaEntity
+from ottla.model.rates import WindowShape
+from ottla.node.clock_driver import RealClock
+
+PRODUCED = "producer_byte_rate"
+ANY = (QuotaEntity("client-id", True, ""),)
+LOADER = (QuotaEntity("client-id", False, "loader"), QuotaEntity("user", False, "anna"))
+
+
+class TrioClock:
+    def monotonic_ms(self) -> int:
+        return round(trio.current_time() * 1_000)
+
+    def wall_ms(self) -> int:
+        return self.monotonic_ms()
+
+
+@pytest.fixture
+def quotas() -> RequestQuotas:
+    quotas = RequestQuotas(WindowShape(), RealClock(), LoopClock())
+    quotas.set_quotas({ANY: {PRODUCED: 100.0}, LOADER: {PRODUCED: 200.0}})
+    return quotas
+
+
+def test_throttled_clients_come_first_each_under_the_names_it_is_counted_by(
+    quotas: RequestQuotas,
+) -> None:
+    quotas.produce.record("anna", "loader", 3_000, 0)
+    quotas.produce.record("bert", "loader", 500, 10)
+    quotas.produce.record("bert", "other", 500, 20)
+
+    assert usage_rows(quotas.by_key.items(), 1_000, 10) == [
+        UsageRow(PRODUCED, "anna", "loader", 200.0, 300.0, 4_000),
+        UsageRow(PRODUCED, "", "other", 100.0, pytest.approx(500 / 10.98, rel=0.1), 0),
+        UsageRow(PRODUCED, "", "loader", 100.0, pytest.approx(500 / 10.99, rel=0.1), 0),
+    ]
+    assert len(usage_rows(quotas.by_key.items(), 1_000, 2)) == 2
+
+
+def test_series_are_bounded(quotas: RequestQuotas, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota_metrics, "SERIES_MAX", 3)
+    for index in range(100):
+        quotas.produce.record("u", f"client-{index}", 1, index)
+
+    families = {one.name: one for one in client_families(quotas, 100)}
+
+    samples = families["kafka_server_produce_byte_rate"].samples
+    assert [labels for labels, _ in samples] == [
+        ("", "client-99"),
+        ("", "client-98"),
+        ("", "client-97"),
+    ]
+    assert len(list(families["kafka_server_produce_throttle_time"].samples)) == 3
+
+
+async def test_what_was_idle_for_an_hour_is_forgotten_without_a_request(
+    quotas: RequestQuotas, autojump_clock: MockClock
+) -> None:
+    clock = TrioClock()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(IdleUsages(clock, quotas).run)
+        quotas.produce.record("u", "a", 1, clock.monotonic_ms())
+        await trio.sleep(3_599)
+        assert len(quotas.produce.usages) == 1
+        await trio.sleep(62)
+        assert not quotas.produce.usages
+        nursery.cancel_scope.cancel()
