@@ -64,6 +64,7 @@ EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 ROOMS: dict[str, tuple[str, ...]] = {
     "broker": (
         "network",
+        "authentication",
         "quotas",
         "cluster",
         "replicas",

@@ -12,10 +12,9 @@ CONTROLLER = {**BROKER, "node.id": "101"}
 PROTOCOL_MAP = "listener.security.protocol.map"
 
 REFUSED = [
-    ({"listeners": "SSL://:9092"}, "listeners: has SSL; only PLAINTEXT is served yet, "),
+    ({"listeners": "SSL://:9092"}, "listeners: has SSL; only PLAINTEXT "),
     ({"listeners": "ssl://:9092"}, "listeners: has SSL; "),
     ({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9093"}, "listeners: has SASL_SSL; "),
-    ({"listeners": "SASL_PLAINTEXT://:9092"}, "listeners: has SASL_PLAINTEXT; "),
     (
         {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "SSL://h:9092"},
         "advertised.listeners: has SSL; ",
@@ -37,17 +36,27 @@ REFUSED = [
     ),
     ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol: is SSL; "),
     (
+        {"security.inter.broker.protocol": "PLAINTEXT", "inter.broker.listener.name": "PLAINTEXT"},
+        "security.inter.broker.protocol: is set, and so is inter.broker.listener.name; ",
+    ),
+    ({"sasl.kerberos.service.name": "kafka"}, "sasl.kerberos.service.name: is set, and this part"),
+    (
+        {"sasl.mechanism.controller.protocol": "PLAIN"},
+        "sasl.mechanism.controller.protocol: is set, and this part of authentication",
+    ),
+    ({"listener.name.out.gssapi.sasl.jaas.config": "x"}, "listener.name.out.gssapi.sasl.jaas.con"),
+    (
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
         "authorizer.class.name: is set, and authorisation is not served yet: every client may do "
         "everything; take it out, and keep strangers off by the network",
     ),
     ({"super.users": "User:admin"}, "super.users: is set, and authorisation is not"),
     ({"allow.everyone.if.no.acl.found": "false"}, "allow.everyone.if.no.acl.found: is set, and "),
-    ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms: is set, and authentication"),
+    ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms: is set, and "),
     ({"sasl.oauthbearer.jwks.endpoint.url": "x"}, "sasl.oauthbearer.jwks.endpoint.url: is set"),
     ({"ssl.keystore.location": "/k"}, "ssl.keystore.location: is set, and encryption (TLS)"),
     ({"ssl.client.auth": "required"}, "ssl.client.auth: is set, and encryption (TLS)"),
-    ({"principal.builder.class": "x"}, "principal.builder.class: is set, and clients are not"),
+    ({"principal.builder.class": "x"}, "principal.builder.class: is set, and principals are"),
     ({"security.providers": "x"}, "security.providers: is set, and "),
     ({"connections.max.reauth.ms": "1"}, "connections.max.reauth.ms: is set, and "),
     ({"delegation.token.secret.key": "x"}, "delegation.token.secret.key: is set, and "),
@@ -55,11 +64,11 @@ REFUSED = [
     ({"listener.name.out.ssl.keystore.location": "/k"}, "listener.name.out.ssl.keystore.loc"),
     (
         {"listener.name.out.plain.sasl.jaas.config": "x"},
-        "listener.name.out.plain.sasl.jaas.config: is set, and authentication (SASL)",
+        "listener.name.out.plain.sasl.jaas.config: is set, and ",
     ),
     (
         {"listener.name.out.principal.builder.class": "x"},
-        "listener.name.out.principal.builder.class: is set, and clients are not",
+        "listener.name.out.principal.builder.class: is set, and principals are",
     ),
 ]
 

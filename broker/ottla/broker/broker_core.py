@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
+from ottla.broker.authentication.authenticators import Authenticators
+from ottla.broker.authentication.illegal_state import SASL_API_KEYS, register_sasl_apis
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_apis import (
     CLUSTER_API_KEYS,
@@ -62,6 +64,7 @@ BROKER_API_KEYS = (
     | DATA_API_KEYS
     | GROUP_API_KEYS
     | REPLICA_API_KEYS
+    | SASL_API_KEYS
     | TRANSACTION_API_KEYS
     | {FIND_COORDINATOR, WRITE_TXN_MARKERS}
 )
@@ -94,7 +97,13 @@ class BrokerCore:
     """Partitions, waiting requests, sessions and handlers of one broker."""
 
     def __init__(
-        self, config: BrokerConfig, *, clock: Clock, rng: Rng, dispatcher: Dispatcher
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        rng: Rng,
+        dispatcher: Dispatcher,
+        authenticators: Authenticators | None = None,
     ) -> None:
         self.config = config
         self.dispatcher = dispatcher
@@ -110,6 +119,8 @@ class BrokerCore:
         )
         dispatcher.quotas = self.quotas
         self.replication_quotas = ReplicationQuotas(config, clock.monotonic_ms)
+        self.authenticators = authenticators or Authenticators(config.sasl, rng)
+        dispatcher.guards = self.authenticators.guards
         self.sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._clock = clock
         self.replicas: ReplicaManager
@@ -159,6 +170,7 @@ class BrokerCore:
         self, *, cluster_id: str, describe_node: DescribeNodeApi, coming: Iterable[int]
     ) -> None:
         """Serve ApiVersions and DescribeNode; `coming` are the keys that follow later."""
+        register_sasl_apis(self.dispatcher)
         register_early_apis(
             self.dispatcher,
             config=self.config,

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import trio
 
+from ottla.broker.authentication.authenticators import WARNING, Authenticators
 from ottla.broker.broker_core import BROKER_API_KEYS, BrokerCore, ReplicaPorts
 from ottla.broker.cluster.assignments_driver import Assignments
 from ottla.broker.cluster.cleaner_api import CleanLogsApi, DescribeCleanerApi, refused_cleaning
@@ -130,6 +131,7 @@ class Broker:
         logs: LogManager,
         lifecycle: Lifecycle,
         connections: ConnectionQuotas,
+        authenticators: Authenticators,
     ) -> None:
         self.config = config
         self.cluster_id = cluster_id
@@ -150,20 +152,15 @@ class Broker:
         )
         self.errors = dispatcher.errors
         """What was caught at the edges of all its parts."""
-        self.core = BrokerCore(config, clock=clock, rng=rng, dispatcher=dispatcher)
+        self.core = BrokerCore(
+            config, clock=clock, rng=rng, dispatcher=dispatcher, authenticators=authenticators
+        )
         self.purgatory = self.core.purgatory
         self.table = self.core.table
         self._flusher = Flusher(clock, self.errors)
         self._isr = IsrKeeper(self.table, config, lambda: lifecycle.broker_epoch)
         self._isr_driver = IsrDriver(self._isr, self.controller, clock, self.errors)
-        self._fetchers = ReplicaFetchers(
-            config,
-            table=self.table,
-            clock=clock,
-            broker_epoch=lambda: lifecycle.broker_epoch,
-            quota=self.core.replication_quotas.follower,
-            errors=self.errors,
-        )
+        self._fetchers = self._new_fetchers()
         self._log_work = LogWork(self.errors)
         self._read_aheads = ReadAheads(disk, self.errors)
         self._loopback = Loopback(dispatcher, clock)
@@ -189,6 +186,16 @@ class Broker:
             self.controller,
             metadata_offset=self._metadata_offset,
             errors=self.dispatcher.errors,
+        )
+
+    def _new_fetchers(self) -> ReplicaFetchers:
+        return ReplicaFetchers(
+            self.config,
+            table=self.table,
+            clock=self._clock,
+            broker_epoch=lambda: self.lifecycle.lifecycle.broker_epoch,
+            quota=self.core.replication_quotas.follower,
+            errors=self.errors,
         )
 
     def _open_replicas(self) -> None:
@@ -378,6 +385,7 @@ class Broker:
                 "the controllers of controller.quorum.voters did not bring this broker up to date "
                 "within initial.broker.registration.timeout.ms; are they running?",
             )
+        self.core.authenticators.follow(lambda: self.member.image)
         broker_epoch = await self.lifecycle.register(self._registration())
         nursery.start_soon(self.lifecycle.run)
         # Not before our own registration is in the image: what it says of us holds from there.
@@ -442,6 +450,7 @@ class Broker:
                 problems=self._problems,
                 metric_sources=(
                     lambda: self.server.metrics,
+                    lambda: self.core.authenticators.metrics,
                     self.lifecycle.metrics,
                     self._groups.metrics,
                     self._transactions.metrics,
@@ -471,6 +480,8 @@ class Broker:
         own = OwnRequests(self.config)
         if (warning := own.warning()) is not None:
             logger.warning("%s", warning)
+        if self.config.sasl.listeners:
+            logger.warning("%s", WARNING)
         drain = own.guarded(DrainApi(self.lifecycle).handle, refused_drain)
         self.dispatcher.register(DRAIN_BROKER, drain)
         now_ms = self._clock.wall_ms

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
+from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.broker_driver import Broker, served_api_keys
 from ottla.broker.cluster.cluster_apis import register_early_apis
 from ottla.broker.cluster.describe_node import DescribeNodeApi
@@ -29,6 +30,7 @@ from ottla.model.errors import ConfigError, only_error
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.security import PLAINTEXT
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
@@ -103,9 +105,9 @@ async def open_broker(
         identity = await quorum_identity(
             disk, config.metadata_directory, properties, config.controller_quorum_voters
         )
-        lifecycle = Lifecycle()
-        lifecycle.become(BrokerState.STARTING)
-        dispatcher = Dispatcher(errors=errors)
+        lifecycle = _starting()
+        authenticators = Authenticators(config.sasl, rng)
+        dispatcher = _guarded_dispatcher(errors, authenticators)
         connections = _connection_quotas(config)
         async with (
             _open_server(open_server, config, dispatcher, clock, disk, connections) as server,
@@ -135,6 +137,7 @@ async def open_broker(
                 logs=logs,
                 lifecycle=lifecycle,
                 connections=connections,
+                authenticators=authenticators,
             )
             nursery.start_soon(broker.run)
             yield broker
@@ -153,6 +156,19 @@ def _connection_quotas(config: BrokerConfig) -> ConnectionQuotas:
     )
 
 
+def _starting() -> Lifecycle:
+    lifecycle = Lifecycle()
+    lifecycle.become(BrokerState.STARTING)
+    return lifecycle
+
+
+def _guarded_dispatcher(errors: UnexpectedErrors, authenticators: Authenticators) -> Dispatcher:
+    """Return a dispatcher with its guards, before any listener is open."""
+    dispatcher = Dispatcher(errors=errors)
+    dispatcher.guards = authenticators.guards
+    return dispatcher
+
+
 @asynccontextmanager
 async def _open_server(
     open_server: OpenServer,
@@ -166,6 +182,8 @@ async def _open_server(
         Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
         for endpoint in config.listeners
     ]
+    for endpoint in config.listeners:
+        assert endpoint.protocol == PLAINTEXT or endpoint.name in dispatcher.guards
     is_open = False
     try:
         async with open_server(

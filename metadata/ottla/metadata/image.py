@@ -24,6 +24,7 @@ from ottla.model.ids import (
     TopicIdPartition,
 )
 from ottla.model.quota_limits import QuotaEntity
+from ottla.model.scram import ScramCredential
 
 FIRST_EPOCH = Epoch(0)
 FIRST_PRODUCER_ID = ProducerId(0)
@@ -163,6 +164,10 @@ class MetadataImage:
     client_quotas: PersistentMap[tuple[QuotaEntity, ...], PersistentMap[str, float]] = field(
         default_factory=PersistentMap
     )
+    scram_credentials: PersistentMap[int, PersistentMap[str, ScramCredential]] = field(
+        default_factory=PersistentMap
+    )
+    """By Kafka's number of the mechanism, then by user."""
     partitions_by_broker: PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]] = field(
         default_factory=PersistentMap
     )

@@ -209,7 +209,7 @@ def test_however_the_stream_is_cut_the_same_requests_are_seen(
     records = [bytes(body.topic_data[0].partition_data[0].records) for _, body in world.seen]
     assert records == [bytes([i]) * size for i, size in enumerate(sizes)]
     assert world.take_answered_ids() == list(range(len(sizes)))
-    assert not world.connection.has_held_bytes
+    assert not world.connection.awaits_resume
     assert world.memory.reserved_bytes == 0
 
 

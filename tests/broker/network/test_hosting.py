@@ -264,3 +264,15 @@ def test_a_connection_that_ends_while_it_is_read_is_not_flushed() -> None:
     house.ask(house.first, heartbeat(1))
     assert house.first.is_hung_up
     assert house.error_counts == {}
+
+
+def test_a_wake_that_falls_into_a_turn_is_not_lost() -> None:
+    house = House()
+    client = house.first
+    client.connection.mute_until(5)
+    house._on_wakes_due(5)
+    # The end of a turn sends what is to be sent, and must not take that for all there is to do.
+    house._flush_completed(5)
+    assert client in house._ready
+    client.connection.resume(5)
+    assert client.connection.wants_bytes

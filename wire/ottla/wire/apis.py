@@ -30,6 +30,7 @@ LEAVE_GROUP = 13
 SYNC_GROUP = 14
 DESCRIBE_GROUPS = 15
 LIST_GROUPS = 16
+SASL_HANDSHAKE = 17
 API_VERSIONS = 18
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
@@ -44,10 +45,13 @@ TXN_OFFSET_COMMIT = 28
 DESCRIBE_CONFIGS = 32
 ALTER_REPLICA_LOG_DIRS = 34
 DESCRIBE_LOG_DIRS = 35
+SASL_AUTHENTICATE = 36
 DELETE_GROUPS = 42
 INCREMENTAL_ALTER_CONFIGS = 44
 DESCRIBE_CLIENT_QUOTAS = 48
 OFFSET_DELETE = 47
+DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+ALTER_USER_SCRAM_CREDENTIALS = 51
 DESCRIBE_QUORUM = 55
 DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
@@ -178,7 +182,7 @@ _ROWS = (
     Api(SYNC_GROUP, "SyncGroup", 0, 5, 4, BROKER),
     Api(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5, BROKER),
     Api(LIST_GROUPS, "ListGroups", 0, 5, 3, BROKER),
-    Api(17, "SaslHandshake", 0, 1, None, BOTH),
+    Api(SASL_HANDSHAKE, "SaslHandshake", 0, 1, None, BOTH),
     Api(API_VERSIONS, "ApiVersions", 0, 5, 3, BOTH),
     Api(CREATE_TOPICS, "CreateTopics", 2, 7, 5, BOTH, is_forwarded=True),
     Api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4, BOTH, is_forwarded=True),
@@ -197,7 +201,7 @@ _ROWS = (
     Api(33, "AlterConfigs", 0, 2, 2, BOTH, is_forwarded=True),
     Api(ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, 2, BROKER),
     Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2, BROKER),
-    Api(36, "SaslAuthenticate", 0, 2, 2, BOTH),
+    Api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2, BOTH),
     Api(37, "CreatePartitions", 0, 3, 2, BOTH, is_forwarded=True),
     Api(38, "CreateDelegationToken", 1, 3, 2, BOTH, is_forwarded=True),
     Api(39, "RenewDelegationToken", 1, 2, 2, BOTH, is_forwarded=True),
@@ -211,8 +215,16 @@ _ROWS = (
     Api(OFFSET_DELETE, "OffsetDelete", 0, 0, None, BROKER),
     Api(DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1, BROKER),
     Api(49, "AlterClientQuotas", 0, 1, 1, BOTH, is_forwarded=True),
-    Api(50, "DescribeUserScramCredentials", 0, 0, 0, BOTH),
-    Api(51, "AlterUserScramCredentials", 0, 0, 0, BOTH, is_forwarded=True),
+    Api(DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0, BOTH),
+    Api(
+        ALTER_USER_SCRAM_CREDENTIALS,
+        "AlterUserScramCredentials",
+        0,
+        0,
+        0,
+        BOTH,
+        is_forwarded=True,
+    ),
     Api(52, "Vote", 0, 2, 0, CONTROLLER),
     Api(53, "BeginQuorumEpoch", 0, 1, 1, CONTROLLER),
     Api(54, "EndQuorumEpoch", 0, 1, 1, CONTROLLER),

@@ -1,6 +1,6 @@
 """Who may send Ottla's own requests (api keys from 20000).  Pure.
 
-Clients are not authenticated yet, so the connection is all there is to go by.  Requests that only
+Authorisation is not served yet, so the connection is all there is to go by.  Requests that only
 read are open to every client.  Those that change state follow `ottla.admin.requests`: from this
 machine alone (`loopback`), from `any` client, or from `none`.
 """
@@ -75,15 +75,19 @@ class OwnRequests:
 
     def warning(self) -> str | None:
         """Return what an operator is told at start; None where only this machine can connect."""
-        if all(is_loopback(endpoint.host) for endpoint in self._config.listeners):
+        asking = self._config.sasl.listeners
+        open_ones = [each for each in self._config.listeners if each.name not in asking]
+        if all(is_loopback(endpoint.host) for endpoint in open_ones):
             return None
         allowed = self._config.admin_requests
         changing = {
             ANY: "every client may also send those that change state",
             LOOPBACK: "those that change state are taken from this machine alone",
         }.get(allowed, "those that change state are taken from nobody")
+        names = ", ".join(endpoint.name for endpoint in open_ones)
+        where = f"clients of {names}" if asking else "clients"
         return (
-            "clients are neither authenticated nor authorised yet: every client may send Kafka's "
+            f"{where} are neither authenticated nor authorised: every client may send Kafka's "
             "requests and those of Ottla's own that read; "
             f"{changing} (ottla.admin.requests={allowed})"
         )

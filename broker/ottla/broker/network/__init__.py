@@ -13,6 +13,7 @@ log_limiter.py          keeps strangers from filling the log
 Requests
 connection.py           frames in, requests started in order, chunks out; no I/O
 buffers.py              bytes that arrived and belong to no request yet, and what is to be sent
+guard.py                sees frames first, where clients are asked who they are
 dispatch.py             (api key, version) → body → handler; the contract of a handler
 steps.py                costly answers, cut into steps between which others have their turn
 paced_driver.py         runs these steps: one in an event-loop iteration, decoding in a thread

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.network.buffers import HeldBytes, Output
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.broker.network.guard import GuardPost
 from ottla.broker.network.request_memory import MemoryShare, RequestMemory
 from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.response_queue import ResponseQueue, ResponseSlot
@@ -98,6 +99,7 @@ class Connection:
         "_coroutine_count",
         "_dispatcher",
         "_frame_bytes",
+        "_guard",
         "_has_ended",
         "_held",
         "_held_answer_bytes",
@@ -166,6 +168,9 @@ class Connection:
         self._lent_bytes = 0
         # Unread answers that the other pool knows of.
         self._held_answer_bytes = 0
+        make_guard = dispatcher.guards.get(peer.listener_name)
+        # What asks the client who it is, until it has answered.
+        self._guard = None if make_guard is None else GuardPost(make_guard(peer))
 
     # What the driver calls.
 
@@ -207,6 +212,8 @@ class Connection:
         """Go on where a bound, a pause or a mute had stopped; ProtocolError as `on_bytes`."""
         if self._muted_until_ms is not None and now_ms >= self._muted_until_ms:
             self._muted_until_ms = None
+        if self._guard is not None:
+            self._guard.part(now_ms)
         if len(self._held) and not self.is_closed:
             self._take_up_held(now_ms)
 
@@ -240,9 +247,10 @@ class Connection:
         return self._responses.is_closing
 
     @property
-    def has_held_bytes(self) -> bool:
-        """Whether something waits to be taken up, be it only the beginning of a frame."""
-        return len(self._held) > 0
+    def awaits_resume(self) -> bool:
+        """Whether `resume` has something to do: sending alone would leave it undone."""
+        is_parting = self._guard is not None and self._guard.is_parting
+        return len(self._held) > 0 or self._muted_until_ms is not None or is_parting
 
     @property
     def in_flight_count(self) -> int:
@@ -469,6 +477,8 @@ class Connection:
         self._make_room()
 
     def _serve(self, frame: memoryview, started_ns: int, now_ms: int) -> None:
+        if self._guard is not None and self._is_kept_back(self._guard, frame, now_ms):
+            return
         header = decode_request_header(frame)
         slot = ResponseSlot(self, header, started_ns)
         self._responses.append(slot)
@@ -492,10 +502,28 @@ class Connection:
                 self._lend()
             self._host.run(self, slot, result)
 
+    def _is_kept_back(self, guard: GuardPost, frame: memoryview, now_ms: int) -> bool:
+        """Return whether the guard answers a frame itself."""
+        answer = guard.on_frame(frame, now_ms)
+        if guard.is_done:
+            self._guard = None
+        if answer is None:
+            return False
+        slot = ResponseSlot(self, answer.header)
+        self._responses.append(slot)
+        parts_at_ms = guard.answer(slot, answer)
+        if parts_at_ms is not None:
+            self._takes_no_more = True
+            self._host.wake_at(self, parts_at_ms)
+        return True
+
     def _frame_length(self, data: memoryview, at: int) -> int:
         """Read and check a frame's length before anything is made of it."""
         length: int = FRAME_LENGTH.unpack_from(data, at)[0]
-        if FRAME_BYTES_MIN <= length <= self._limits.frame_bytes_max:
+        least, most = FRAME_BYTES_MIN, self._limits.frame_bytes_max
+        if self._guard is not None:
+            least, most = self._guard.frame_bounds(least, most)
+        if least <= length <= most:
             return length
         start = bytes(data[at : at + FRAME_LENGTH_BYTES])
         if start[:2] == b"\x16\x03":

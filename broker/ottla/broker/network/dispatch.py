@@ -21,6 +21,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ottla.broker.network.guard import ConnectionGuard
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.request_traces import RequestTraces
@@ -200,6 +201,8 @@ class Dispatcher:
         """The APIs that will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []
         """Who hears of each connection that has closed."""
+        self.guards: Mapping[str, Callable[[Peer], ConnectionGuard]] = {}
+        """What asks the clients of a listener who they are, by its name; see `guard.py`."""
         self.clock = LoopClock()
         self.times = RequestTimes()
         """How long requests take."""

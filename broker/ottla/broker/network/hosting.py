@@ -243,7 +243,7 @@ class ConnectionHosting(ABC, Generic[C]):
         completed, self._ready = self._ready, {}
         for channel in completed:
             if not channel.connection.is_closed:
-                if channel.connection.has_held_bytes:
+                if channel.connection.awaits_resume:
                     self._ready[channel] = None
                 self._serve(self._flush, channel, 0, now_ms)
 

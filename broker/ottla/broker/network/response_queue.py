@@ -164,6 +164,10 @@ class ResponseSlot:
         head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
         self._finish(frame([head, *body]))
 
+    def complete_raw(self, data: bytes) -> None:
+        """Answer with bytes that have no header: a token after SaslHandshake 0."""
+        self._finish(frame([data]))
+
     def complete_silently(self) -> None:
         """Finish without an answer: a Produce of acks=0 that went well."""
         self._finish([])

@@ -35,7 +35,7 @@ NOTICE = "<!-- Written by `make docs`; a test compares it with the declarations.
 EARLY_API_KEYS = {API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER}
 MISSING = {
     "quotas": (48, 49),
-    "SASL and SCRAM": (17, 36, 50, 51),
+    "credentials of SCRAM": (50, 51),
     "ACLs": (29, 30, 31),
     "delegation tokens": (38, 39, 40, 41),
     "share groups (KIP-932)": (*range(76, 80), *range(83, 88), 90, 91, 92),
@@ -62,7 +62,8 @@ FEATURES = (
     ),
     ("quotas of connections", "yes", "counts and rates by broker, listener and address"),
     ("replication throttles", "yes", "between brokers and between log directories"),
-    ("TLS, SASL, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
+    ("SASL: PLAIN", "yes", "users of the broker's file"),
+    ("TLS, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
     ("share groups, streams groups, tiered storage", "no", ""),
 )
 """Features of Kafka: whether they work, and what to know."""
@@ -106,7 +107,7 @@ def settings_page() -> str:
     ]
     text = (
         f"{NOTICE}# Settings\n\nKeys, units and defaults are Kafka's; keys of our own begin with "
-        "`ottla.`. Settings of the security family are refused, never ignored.\n"
+        "`ottla.`. A setting of the security family is served or refused, never ignored.\n"
     )
     for title, found in sections:
         rows = (_setting_row(each) for _, each in sorted(found.items()))

@@ -2,7 +2,9 @@
 
 declare.py          what a declaration is; reading texts into values; the sentence a bad value gets
 endpoints.py        listeners, voters: settings that are lists of addresses
-security.py         settings for protection that is not served: refused, never ignored
+security.py         settings for protection: served, else refused, never ignored
+sasl.py             who the clients of a listener must be, and how a broker logs in
+jaas.py             the login modules of Kafka's own files
 topic.py            settings of one topic, with the broker key that gives each its default
 throttled_replicas.py  replicas of a topic whose replication is throttled
 quorum.py           how fast a quorum notices things, and when it writes snapshots

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
@@ -22,7 +23,19 @@ from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import QuotaConfig
-from ottla.model.settings.security import SECURITY_KEYS, check_security
+from ottla.model.settings.sasl import (
+    FAILURE_DELAY_MS,
+    NO_SASL,
+    SaslConfig,
+    is_sasl_key,
+    sasl_of,
+)
+from ottla.model.settings.security import (
+    INTER_BROKER_PROTOCOL,
+    SECURITY_KEYS,
+    check_security,
+    with_protocols,
+)
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 from ottla.model.settings.transactions import TransactionConfig
@@ -354,6 +367,8 @@ class BrokerConfig:
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
+    sasl: SaslConfig = NO_SASL
+    """Who the clients of which listener must be."""
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
@@ -400,11 +415,12 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
 
     Raises ConfigError with the first bad or missing setting.
     """
-    check_security(texts)
+    check_security(texts, is_broker=True)
     values, unknown = values_of(
         BrokerConfig,
         {"log.dirs": texts.get("log.dir", ""), **texts} if "log.dir" in texts else texts,
     )
+    _set_protocols(values, texts)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     transactions, unknown_to_transactions = values_of(TransactionConfig, texts)
@@ -421,6 +437,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         raise ConfigError(
             "controller.quorum.voters", "is not set; name the controllers as id@host:port"
         )
+    sasl = _sasl(values, texts)
     config = BrokerConfig(
         **values,
         quorum=QuorumConfig(**quorum),
@@ -428,6 +445,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         transactions=TransactionConfig(**transactions),
         quotas=QuotaConfig(**quotas),
         connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
+        sasl=sasl,
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         telemetry=TelemetryConfig(**telemetry),
@@ -437,7 +455,32 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     )
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)} | of_listeners.keys()
+    known |= {key for key in texts if is_sasl_key(key)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
     unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
     return config, unknown - known
+
+
+def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:
+    """Give listeners their security protocols, and find the one that is for brokers."""
+    for name in ("listeners", "advertised_listeners"):
+        if name in values:
+            values[name] = with_protocols(texts, values[name])
+    protocol = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
+    if protocol:
+        values["inter_broker_listener_name"] = protocol
+
+
+def _sasl(values: Mapping[str, Any], texts: Mapping[str, str]) -> SaslConfig:
+    """Return what listeners ask of their clients."""
+    listeners = values.get("listeners", BrokerConfig().listeners)
+    inter_broker = values.get("inter_broker_listener_name") or listeners[0].name
+    sasl = sasl_of(texts, listeners, inter_broker)
+    idle_ms = values.get("connections_max_idle_ms", BrokerConfig().connections_max_idle_ms)
+    if 0 <= idle_ms <= sasl.failure_delay_ms:
+        raise ConfigError(
+            FAILURE_DELAY_MS,
+            f"is {sasl.failure_delay_ms}; it must be below connections.max.idle.ms, {idle_ms}",
+        )
+    return sasl

@@ -22,6 +22,7 @@ from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.resources import ConfigKind
+from ottla.model.settings.sasl import SaslSettings
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import (
     DEFAULT_DEFINITIONS,
@@ -42,6 +43,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(TransactionConfig),
         **definitions(QuotaConfig),
         **definitions(ConnectionConfig),
+        **definitions(SaslSettings),
         **definitions(MetricsConfig),
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),

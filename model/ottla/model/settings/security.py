@@ -1,17 +1,30 @@
-"""Kafka's settings for encryption, authentication and authorisation: refused, never ignored.
+"""Kafka's settings for encryption, authentication and authorisation: served, else refused.
 
 An operator who writes one of them believes in what it promises; a node that started without it
 would be open where the file says it is closed.  What is refused is what would have an effect: a
 blank value, the protocol PLAINTEXT, and rows of `listener.security.protocol.map` for listeners that
-this node does not have (Kafka's own files carry them) are let through.
+this node does not have (Kafka's own files carry them) are let through.  A broker serves the
+settings of `sasl.py`; a controller is reached by gRPC, and has none of them.
 """
 
 from collections.abc import Callable, Mapping
 
 from ottla.model.errors import ConfigError
+from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.settings.sasl import (
+    FAILURE_DELAY_MS,
+    LISTENER_PREFIX,
+    SASL_PLAINTEXT,
+    SERVED_MECHANISMS,
+    SESSION_MS_MAX,
+    is_sasl_key,
+    split_key,
+)
 
 PLAINTEXT = "PLAINTEXT"
-PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
+SERVED_PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
+"""What a listener for clients can be."""
 
 PROTOCOL_MAP = "listener.security.protocol.map"
 LISTENER_KEYS = ("listeners", "advertised.listeners")
@@ -23,17 +36,18 @@ LISTENER_NAME_KEYS = (
 INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 SECURITY_KEYS = frozenset((PROTOCOL_MAP, INTER_BROKER_PROTOCOL, "controller.listener.names"))
 """What is read here alone."""
-LISTENER_PREFIX = "listener.name."
+INTER_BROKER_NAME = "inter.broker.listener.name"
 
 _NO_TLS = "encryption (TLS) is not served yet"
-_NO_SASL = "authentication (SASL) is not served yet"
-_NO_PRINCIPALS = "clients are not authenticated yet, so there are no principals"
+_NO_SASL = "this part of authentication (SASL) is not served yet"
+_NO_TOKENS = "delegation tokens are not served yet"
+_NO_PRINCIPALS = "principals are the names of users as they log in"
 _NO_ACLS = "authorisation is not served yet: every client may do everything"
 
 REFUSED_PREFIXES: Mapping[str, str] = {
     "ssl.": _NO_TLS,
     "sasl.": _NO_SASL,
-    "delegation.token.": _NO_SASL,
+    "delegation.token.": _NO_TOKENS,
     "password.encoder.": _NO_TLS,
     "zookeeper.ssl.": "there is no ZooKeeper here",
 }
@@ -45,17 +59,23 @@ REFUSED_KEYS: Mapping[str, str] = {
     "allow.everyone.if.no.acl.found": _NO_ACLS,
     "principal.builder.class": _NO_PRINCIPALS,
     "security.providers": _NO_TLS,
-    "connections.max.reauth.ms": _NO_SASL,
-    "connection.failed.authentication.delay.ms": _NO_SASL,
+    SESSION_MS_MAX: _NO_SASL,
+    FAILURE_DELAY_MS: _NO_SASL,
     "zookeeper.set.acl": "there is no ZooKeeper here",
 }
 """Single settings that are refused, each with the reason."""
 
 
-def check_security(texts: Mapping[str, str]) -> None:
+def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None:
     """Refuse what asks for protection that is not there.  Raises ConfigError with the first."""
-    _check_protocols(texts)
+    _check_protocols(texts, SERVED_PROTOCOLS if is_broker else (PLAINTEXT,))
+    if texts.get(INTER_BROKER_PROTOCOL, "").strip() and texts.get(INTER_BROKER_NAME, "").strip():
+        raise ConfigError(
+            INTER_BROKER_PROTOCOL, f"is set, and so is {INTER_BROKER_NAME}; take one of them out"
+        )
     for key, text in texts.items():
+        if is_broker and is_sasl_key(key):
+            continue
         reason = reason_refused(key)
         if reason is not None and text.strip():
             raise ConfigError(
@@ -63,8 +83,28 @@ def check_security(texts: Mapping[str, str]) -> None:
             )
 
 
+def with_protocols(
+    texts: Mapping[str, str], listeners: tuple[ListenAddress, ...]
+) -> tuple[ListenAddress, ...]:
+    """Return listeners with the security protocols that their names stand for."""
+    protocols = _protocol_map(texts.get(PROTOCOL_MAP, ""))
+    return tuple(
+        one._replace(protocol=_protocol_of(one.name, protocols) or PLAINTEXT) for one in listeners
+    )
+
+
+def _protocol_of(name: str, protocols: Mapping[str, str]) -> str | None:
+    """Return the protocol of a listener: as mapped, else the one that it is named after."""
+    return protocols.get(name) or (name if name in PROTOCOLS else None)
+
+
 def reason_refused(key: str) -> str | None:
     """Return why a setting of this key is refused, None if it is not."""
+    _, mechanism, bare = split_key(key)
+    if mechanism and mechanism.upper() not in SERVED_MECHANISMS:
+        return f"{mechanism.upper()} is not served, only {', '.join(SERVED_MECHANISMS)}"
+    if mechanism:
+        return reason_refused(bare)
     if key.startswith(LISTENER_PREFIX):
         # listener.name.NAME.KEY and listener.name.NAME.MECHANISM.KEY
         _, _, rest = key.removeprefix(LISTENER_PREFIX).partition(".")
@@ -78,28 +118,27 @@ def reason_refused(key: str) -> str | None:
     )
 
 
-def _check_protocols(texts: Mapping[str, str]) -> None:
-    """Refuse a listener that is meant to be anything but PLAINTEXT."""
+def _check_protocols(texts: Mapping[str, str], served: tuple[str, ...]) -> None:
+    """Refuse a listener that is meant to be what is not served."""
     inter_broker = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
-    if inter_broker not in ("", PLAINTEXT):
-        raise ConfigError(INTER_BROKER_PROTOCOL, f"is {inter_broker}; {_only_plaintext()}")
+    if inter_broker not in ("", *served):
+        raise ConfigError(INTER_BROKER_PROTOCOL, f"is {inter_broker}; {_only(served)}")
     protocols = _protocol_map(texts.get(PROTOCOL_MAP, ""))
     for key, names_of in _NAMES_OF.items():
+        # Controllers and brokers speak gRPC with each other, and that is not authenticated yet.
+        allowed = (PLAINTEXT,) if key == "controller.listener.names" else served
         for name in names_of(texts.get(key, "")):
-            protocol = protocols.get(name)
+            protocol = _protocol_of(name, protocols)
             if protocol is None:
-                if name in PROTOCOLS:
-                    protocol = name
-                elif protocols and key in LISTENER_KEYS:
+                if protocols and key in LISTENER_KEYS:
                     raise ConfigError(
                         PROTOCOL_MAP, f"has no protocol for {name}, which {key} names"
                     )
-                else:
-                    protocol = PLAINTEXT
-            if protocol == PLAINTEXT:
+                protocol = PLAINTEXT
+            if protocol in allowed:
                 continue
             means = "" if name == protocol else f", which {PROTOCOL_MAP} says is {protocol}"
-            raise ConfigError(key, f"has {name}{means}; {_only_plaintext()}")
+            raise ConfigError(key, f"has {name}{means}; {_only(allowed)}")
 
 
 def _protocol_map(text: str) -> dict[str, str]:
@@ -129,8 +168,10 @@ _NAMES_OF: Mapping[str, Callable[[str], list[str]]] = {
 }
 
 
-def _only_plaintext() -> str:
+def _only(served: tuple[str, ...]) -> str:
+    lacking = "encrypted" if SASL_PLAINTEXT in served else "encrypted nor authenticated"
+    neither = "not" if SASL_PLAINTEXT in served else "neither"
     return (
-        "only PLAINTEXT is served yet, so what is sent there would be neither encrypted nor "
-        "authenticated"
+        f"only {' and '.join(served)} can be served yet, so what is sent there would be "
+        f"{neither} {lacking}"
     )

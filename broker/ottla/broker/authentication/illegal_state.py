@@ -1,0 +1,29 @@
+"""SaslHandshake and SaslAuthenticate from clients that are not to authenticate now.  Pure.
+
+They come by a listener without SASL, or after the login on a connection whose session does not end.
+"""
+
+from ottla.broker.network.dispatch import Dispatcher, RequestContext
+from ottla.model.errors import ErrorCode
+from ottla.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+
+SASL_API_KEYS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+
+
+def register_sasl_apis(dispatcher: Dispatcher) -> None:
+    """Answer both with ILLEGAL_SASL_STATE; where they are due, a guard has answered before."""
+    dispatcher.register(SASL_HANDSHAKE, _refuse_handshake)
+    dispatcher.register(SASL_AUTHENTICATE, _refuse_authenticate)
+
+
+def _refuse_handshake(context: RequestContext, request: object) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def _refuse_authenticate(context: RequestContext, request: object) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )

@@ -1,0 +1,308 @@
+"""Authentication of clients by SASL: what each listener asks, and how this broker logs in.
+
+A mechanism or a setting that is not served refuses the start; nothing here is ever ignored.  Every
+setting of a listener may be written three ways, strongest first: `listener.name.NAME.MECHANISM.KEY`
+(for the keys that Kafka has by mechanism), `listener.name.NAME.KEY`, `KEY`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ottla.model.errors import ConfigError
+from ottla.model.limits import KIB
+from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE, JaasLogin, parse_jaas
+
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SASL_PROTOCOLS = (SASL_PLAINTEXT,)
+"""Security protocols that are served and ask clients who they are."""
+
+PLAIN = "PLAIN"
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+KAFKA_DEFAULT_MECHANISM = "GSSAPI"
+MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE)}
+
+LISTENER_PREFIX = "listener.name."
+ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
+INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+JAAS_CONFIG = "sasl.jaas.config"
+RECEIVE_BYTES_MAX = "sasl.server.max.receive.size"
+SESSION_MS_MAX = "connections.max.reauth.ms"
+FAILURE_DELAY_MS = "connection.failed.authentication.delay.ms"
+
+LISTENER_KEYS = frozenset({ENABLED_MECHANISMS, JAAS_CONFIG, SESSION_MS_MAX, RECEIVE_BYTES_MAX})
+"""What may be set for one listener."""
+MECHANISM_KEYS = frozenset({JAAS_CONFIG, SESSION_MS_MAX})
+"""What may be set for one mechanism."""
+SASL_KEYS = LISTENER_KEYS | {INTER_BROKER_MECHANISM, FAILURE_DELAY_MS}
+"""Every setting of SASL that is served, without prefixes."""
+
+
+def parse_mechanisms(text: str) -> tuple[str, ...]:
+    """a list of any of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512."""
+    found = tuple(dict.fromkeys(part.strip().upper() for part in text.split(",") if part.strip()))
+    if not found or not set(found) <= set(SERVED_MECHANISMS):
+        raise ValueError(text)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslSettings:
+    """The settings of SASL as Kafka calls them, each for all listeners."""
+
+    enabled_mechanisms: tuple[str, ...] = setting(
+        (KAFKA_DEFAULT_MECHANISM,),
+        key=ENABLED_MECHANISMS,
+        parse=parse_mechanisms,
+        doc="The mechanisms by which clients of a SASL listener log in. Kafka's default, GSSAPI, "
+        "is not served: a broker with a SASL listener must set this.",
+    )
+    jaas_config: JaasLogin | None = setting(
+        None,
+        key=JAAS_CONFIG,
+        kind=SettingKind.PASSWORD,
+        parse=parse_jaas,
+        doc="A login module. username and password are what this broker logs in with at other "
+        'brokers; user_NAME="password" are the users of PLAIN. Written with the prefix '
+        "listener.name.NAME.MECHANISM. it holds for one mechanism of one listener.",
+    )
+    inter_broker_mechanism: str | None = setting(
+        None,
+        key=INTER_BROKER_MECHANISM,
+        kind=SettingKind.STRING,
+        one_of=SERVED_MECHANISMS,
+        doc="The mechanism by which brokers log in at each other, where their listener is a SASL "
+        "listener.",
+    )
+    receive_bytes_max: int = setting(
+        512 * KIB,
+        key=RECEIVE_BYTES_MAX,
+        at_least=1_024,
+        doc="The largest request of a client that has not logged in yet.",
+    )
+    session_ms_max: int = setting(
+        0,
+        key=SESSION_MS_MAX,
+        kind=SettingKind.LONG,
+        at_least=0,
+        doc="How long a login holds before the client must log in again on the same connection "
+        "(KIP-368); 0 is without an end.",
+    )
+    failure_delay_ms: int = setting(
+        100,
+        key=FAILURE_DELAY_MS,
+        at_least=0,
+        doc="How long the answer to a failed login is held back, before the connection closes.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslListener:
+    """What one listener asks of its clients."""
+
+    mechanisms: tuple[str, ...]
+    plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Passwords of PLAIN by user."""
+    session_ms_max: Mapping[str, int] = field(default_factory=dict)
+    """By mechanism; 0 without an end."""
+    receive_bytes_max: int = 512 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class SaslLogin:
+    """How a client logs in."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    """Which listeners ask who their clients are, and how this broker logs in at others."""
+
+    listeners: Mapping[str, SaslListener] = field(default_factory=dict)
+    login: SaslLogin | None = None
+    failure_delay_ms: int = 100
+
+
+NO_SASL = SaslConfig()
+
+
+def sasl_of(
+    texts: Mapping[str, str], listeners: Iterable[ListenAddress], inter_broker: str
+) -> SaslConfig:
+    """Return what the listeners of a broker ask; ConfigError where that cannot be done."""
+    guarded = [one.name for one in listeners if one.protocol in SASL_PROTOCOLS]
+    for key in texts:
+        _check_place(key, guarded)
+    if not guarded:
+        return NO_SASL
+    own = SaslSettings(**values_of(SaslSettings, texts)[0])
+    config = {name: _listener(texts, name) for name in guarded}
+    login = None
+    if inter_broker in guarded:
+        login = _login(texts, inter_broker, config[inter_broker], own.inter_broker_mechanism)
+    elif own.inter_broker_mechanism is not None:
+        raise ConfigError(
+            INTER_BROKER_MECHANISM,
+            f"is set, but brokers reach each other by {inter_broker}, which is no SASL listener",
+        )
+    return SaslConfig(listeners=config, login=login, failure_delay_ms=own.failure_delay_ms)
+
+
+def split_key(key: str) -> tuple[str, str, str]:
+    """Return listener, mechanism and bare key of a setting of SASL; empty where it has none."""
+    listener = mechanism = ""
+    if key.startswith(LISTENER_PREFIX):
+        listener, _, key = key.removeprefix(LISTENER_PREFIX).partition(".")
+    if key not in SASL_KEYS:
+        first, _, rest = key.partition(".")
+        if rest in MECHANISM_KEYS:
+            mechanism, key = first, rest
+    return listener, mechanism, key
+
+
+def is_sasl_key(key: str) -> bool:
+    """Return whether a key, prefixes and all, is a setting of SASL that is served."""
+    listener, mechanism, bare = split_key(key)
+    if listener and bare not in LISTENER_KEYS:
+        return False
+    return bare in SASL_KEYS and mechanism.upper() in ("", *SERVED_MECHANISMS)
+
+
+def _check_place(key: str, guarded: list[str]) -> None:
+    """Refuse a setting of SASL for a listener that does not ask who its clients are."""
+    if not is_sasl_key(key):
+        return
+    listener, _, _ = split_key(key)
+    if not guarded:
+        raise ConfigError(
+            key,
+            "is set, and no listener has a SASL protocol; give one SASL_PLAINTEXT in "
+            "listener.security.protocol.map, or take the setting out",
+        )
+    if listener and listener.upper() not in guarded:
+        raise ConfigError(
+            key, f"is for {listener.upper()}; the listeners with SASL are {', '.join(guarded)}"
+        )
+
+
+def _found(texts: Mapping[str, str], listener: str, mechanism: str, key: str) -> tuple[str, str]:
+    """Return the strongest spelling of a setting that is there, and its text; both may be empty."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    for spelling in (
+        f"{prefix}{mechanism.lower()}.{key}",
+        f"{prefix}{key}",
+        f"{mechanism.lower()}.{key}",
+        key,
+    ):
+        for name, text in texts.items():
+            if name.lower() == spelling and text.strip():
+                return name, text
+    return "", ""
+
+
+def _value(texts: Mapping[str, str], listener: str, mechanism: str, key: str) -> object:
+    """Return the value of a setting as it holds for one mechanism of one listener."""
+    spelling, text = _found(texts, listener, mechanism, key)
+    if not spelling:
+        return None
+    try:
+        values, _ = values_of(SaslSettings, {key: text})
+    except ConfigError as error:
+        # The text may hold passwords.
+        if key == JAAS_CONFIG:
+            raise ConfigError(
+                spelling, f'is no login module; it must be {MODULES[PLAIN]} required key="value";'
+            ) from None
+        raise ConfigError(spelling, str(error).partition(": ")[2]) from None
+    return next(iter(values.values()))
+
+
+def _listener(texts: Mapping[str, str], name: str) -> SaslListener:
+    spelling, _ = _found(texts, name, "", ENABLED_MECHANISMS)
+    mechanisms = _value(texts, name, "", ENABLED_MECHANISMS)
+    if not isinstance(mechanisms, tuple):
+        raise ConfigError(
+            spelling or ENABLED_MECHANISMS,
+            f"is not set, which means {KAFKA_DEFAULT_MECHANISM}, and that is not served; "
+            f"{name} can have {', '.join(SERVED_MECHANISMS)}",
+        )
+    users: dict[str, str] = {}
+    session_ms_max: dict[str, int] = {}
+    for mechanism in mechanisms:
+        login = _jaas(texts, name, mechanism)
+        if mechanism == PLAIN:
+            users = {} if login is None else login.users
+            if not users or not all(users.values()):
+                raise ConfigError(
+                    _spelling_of_jaas(texts, name, mechanism),
+                    f'must give the users of PLAIN on {name}, user_NAME="password" each',
+                )
+        elif login is not None and login.users:
+            raise ConfigError(
+                _spelling_of_jaas(texts, name, mechanism),
+                f"has {', '.join(map(_user_key, login.users))}; the users of {mechanism} are in "
+                "the metadata log: ottla user add",
+            )
+        found = _value(texts, name, mechanism, SESSION_MS_MAX)
+        session_ms_max[mechanism] = found if isinstance(found, int) else 0
+    receive = _value(texts, name, "", RECEIVE_BYTES_MAX)
+    return SaslListener(
+        mechanisms=mechanisms,
+        plain_users=users,
+        session_ms_max=session_ms_max,
+        receive_bytes_max=receive if isinstance(receive, int) else 512 * KIB,
+    )
+
+
+def _user_key(user: str) -> str:
+    return f"user_{user}"
+
+
+def _spelling_of_jaas(texts: Mapping[str, str], listener: str, mechanism: str) -> str:
+    spelling, _ = _found(texts, listener, mechanism, JAAS_CONFIG)
+    return spelling or f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{JAAS_CONFIG}"
+
+
+def _jaas(texts: Mapping[str, str], listener: str, mechanism: str) -> JaasLogin | None:
+    """Return the login module of a mechanism; ConfigError where it is another mechanism's."""
+    found = _value(texts, listener, mechanism, JAAS_CONFIG)
+    if not isinstance(found, JaasLogin):
+        return None
+    if found.module != MODULES[mechanism]:
+        spelling = _spelling_of_jaas(texts, listener, mechanism)
+        # Without a mechanism in its key it is for the one whose module it names.
+        if mechanism.lower() in spelling.lower() or found.module not in MODULES.values():
+            raise ConfigError(spelling, f"has {found.module}; {mechanism} is {MODULES[mechanism]}")
+        return None
+    return found
+
+
+def _login(
+    texts: Mapping[str, str], listener: str, guard: SaslListener, mechanism: str | None
+) -> SaslLogin:
+    """Return how this broker logs in at others."""
+    if mechanism is None:
+        raise ConfigError(
+            INTER_BROKER_MECHANISM,
+            f"is not set, which means {KAFKA_DEFAULT_MECHANISM}, and that is not served; brokers "
+            f"reach each other by {listener}: choose one of {', '.join(guard.mechanisms)}",
+        )
+    if mechanism not in guard.mechanisms:
+        raise ConfigError(
+            INTER_BROKER_MECHANISM,
+            f"is {mechanism}, which {ENABLED_MECHANISMS} does not have on {listener}: "
+            f"{', '.join(guard.mechanisms)}",
+        )
+    login = _jaas(texts, listener, mechanism)
+    options = {} if login is None else login.options
+    if not options.get("username") or not options.get("password"):
+        raise ConfigError(
+            _spelling_of_jaas(texts, listener, mechanism),
+            f"must give username and password: brokers log in at {listener} with {mechanism}",
+        )
+    return SaslLogin(mechanism, options["username"], options["password"])
