@@ -24,6 +24,7 @@ from ottla.metadata.records import Record
 from ottla.metadata.snapshot import records_of
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.quota_limits import QuotaEntity
+from ottla.model.scram import ScramCredential
 from ottla.proto import metadata_pb2
 
 HOME = UUID(int=0xD000)
@@ -43,6 +44,7 @@ MOVES = [
     "config",
     "feature",
     "quota",
+    "credential",
     "producer ids",
     "no-op",
 ]
@@ -84,6 +86,12 @@ def _record(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
         )
         limit = draw(st.none() | st.sampled_from([0.0, 10.5]))
         return records.client_quota_record(entity, "producer_byte_rate", limit)
+    if move == "credential":
+        user, mechanism = draw(st.sampled_from([("u", 1), ("u", 2), ("v", 1)]))
+        if draw(st.booleans()):
+            return records.remove_scram_credential_record(user, mechanism)
+        credential = ScramCredential(b"salt", b"stored", b"server", draw(st.integers(1, 2)))
+        return records.scram_credential_record(user, mechanism, credential)
     if move == "producer ids":
         return records.producer_ids_record(
             NO_NODE, -1, image.next_producer_id + draw(st.integers(0, 2000))

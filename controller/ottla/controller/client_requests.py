@@ -18,6 +18,7 @@ from ottla.controller.reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
+from ottla.controller.scram_credentials import alter_user_scram_credentials
 from ottla.controller.update_features import update_features
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
@@ -27,6 +28,9 @@ from ottla.wire.messages.alter_client_quotas_request import AlterClientQuotasReq
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
+)
+from ottla.wire.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
 )
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
@@ -139,6 +143,15 @@ def _alter_client_quotas(
     return alter_client_quotas(image, request)
 
 
+def _alter_scram_credentials(
+    image: MetadataImage,
+    context: Context,
+    request: AlterUserScramCredentialsRequest,
+    version: int,
+) -> Decision[Any]:
+    return alter_user_scram_credentials(image, request)
+
+
 def _unregister_broker(
     image: MetadataImage, context: Context, request: UnregisterBrokerRequest, version: int
 ) -> Decision[Any]:
@@ -158,5 +171,6 @@ DECISIONS: dict[int, Callable[[MetadataImage, Context, Any, int], Decision[Any]]
     UpdateFeaturesRequest.API_KEY: _update_features,
     DescribeQuorumRequest.API_KEY: _describe_quorum,
     AlterClientQuotasRequest.API_KEY: _alter_client_quotas,
+    AlterUserScramCredentialsRequest.API_KEY: _alter_scram_credentials,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,
 }

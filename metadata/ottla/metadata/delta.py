@@ -39,6 +39,7 @@ class MetadataDelta:
         self._partitions: set[TopicIdPartition] = set()
         self._configs: set[ConfigResource] = set()
         self._quotas: set[tuple[QuotaEntity, ...]] = set()
+        self._scram_users: set[tuple[int, str]] = set()
 
     @classmethod
     def between(cls, base: MetadataImage, image: MetadataImage) -> "MetadataDelta":
@@ -49,6 +50,12 @@ class MetadataDelta:
         delta._brokers = _differing(base.brokers, image.brokers)
         delta._configs = _differing(base.configs, image.configs)
         delta._quotas = _differing(base.client_quotas, image.client_quotas)
+        for mechanism in {*base.scram_credentials, *image.scram_credentials}:
+            differing_users = _differing(
+                base.scram_credentials.get(mechanism, PersistentMap()),
+                image.scram_credentials.get(mechanism, PersistentMap()),
+            )
+            delta._scram_users.update((mechanism, user) for user in differing_users)
         delta._topics = _differing(base.topics, image.topics)
         for topic_id in delta._topics:
             old, new = base.topics.get(topic_id), image.topics.get(topic_id)
@@ -127,6 +134,11 @@ class MetadataDelta:
         return tuple(sorted(self._quotas))
 
     @property
+    def changed_scram_users(self) -> tuple[tuple[int, str], ...]:
+        """Return the SCRAM credentials that came, changed or went, by mechanism and user."""
+        return tuple(sorted(self._scram_users))
+
+    @property
     def is_empty(self) -> bool:
         """Whether no part above names anything."""
         return not (
@@ -135,6 +147,7 @@ class MetadataDelta:
             or self._topics
             or self._configs
             or self._quotas
+            or self._scram_users
             or self.base.next_producer_id != self.image.next_producer_id
         )
 
@@ -156,6 +169,8 @@ class MetadataDelta:
             self._configs.add((body.resource_type, body.resource_name))
         elif kind == "client_quota":
             self._quotas.add(fold.quota_entity(body))
+        elif kind in ("user_scram_credential", "remove_user_scram_credential"):
+            self._scram_users.add((body.mechanism, body.name))
 
     def _note_partition(self, topic_id: UUID, partition_id: int) -> None:
         self._topics.add(topic_id)

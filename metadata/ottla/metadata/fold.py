@@ -27,6 +27,7 @@ from ottla.metadata.records import TOPIC_RESOURCE, Record
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, NodeId, ProducerId, TopicIdPartition
 from ottla.model.quota_limits import QuotaEntity
+from ottla.model.scram import ScramCredential
 from ottla.proto import metadata_pb2 as pb
 
 
@@ -329,6 +330,31 @@ def quota_entity(record: pb.ClientQuota) -> tuple[QuotaEntity, ...]:
     )
 
 
+def _set_scram_credential(image: MetadataImage, record: pb.UserScramCredential) -> MetadataImage:
+    users: PersistentMap[str, ScramCredential] = image.scram_credentials.get(
+        record.mechanism, PersistentMap()
+    )
+    credential = ScramCredential(
+        record.salt, record.stored_key, record.server_key, record.iterations
+    )
+    users = users.set(record.name, credential)
+    return replace(image, scram_credentials=image.scram_credentials.set(record.mechanism, users))
+
+
+def _remove_scram_credential(
+    image: MetadataImage, record: pb.RemoveUserScramCredential
+) -> MetadataImage:
+    by_mechanism = image.scram_credentials
+    users: PersistentMap[str, ScramCredential] = by_mechanism.get(record.mechanism, PersistentMap())
+    users = users.discard(record.name)
+    by_mechanism = (
+        by_mechanism.set(record.mechanism, users)
+        if users
+        else by_mechanism.discard(record.mechanism)
+    )
+    return replace(image, scram_credentials=by_mechanism)
+
+
 def _set_producer_ids(image: MetadataImage, record: pb.ProducerIds) -> MetadataImage:
     if record.next_producer_id < image.next_producer_id:
         raise CorruptDataError("metadata record: producer ids would be handed out twice")
@@ -351,6 +377,8 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
     "config": _set_config,
     "feature_level": _set_feature,
     "client_quota": _set_quota,
+    "user_scram_credential": _set_scram_credential,
+    "remove_user_scram_credential": _remove_scram_credential,
     "producer_ids": _set_producer_ids,
     "no_op": _do_nothing,
 }

@@ -17,6 +17,7 @@ from ottla.metadata.image import (
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.quota_limits import QuotaEntity
+from ottla.model.scram import ScramCredential
 from ottla.proto import metadata_pb2 as pb
 
 Record = pb.MetadataRecord
@@ -199,6 +200,27 @@ def client_quota_record(entity: Iterable[QuotaEntity], key: str, value: float | 
             key=key,
             value=value,
         )
+    )
+
+
+def scram_credential_record(user: str, mechanism: int, credential: ScramCredential) -> Record:
+    """Record a user's credential of the SCRAM mechanism of that number."""
+    return Record(
+        user_scram_credential=pb.UserScramCredential(
+            name=user,
+            mechanism=mechanism,
+            salt=credential.salt,
+            stored_key=credential.stored_key,
+            server_key=credential.server_key,
+            iterations=credential.iterations,
+        )
+    )
+
+
+def remove_scram_credential_record(user: str, mechanism: int) -> Record:
+    """Record that a user has no credential of a SCRAM mechanism."""
+    return Record(
+        remove_user_scram_credential=pb.RemoveUserScramCredential(name=user, mechanism=mechanism)
     )
 
 

@@ -16,6 +16,7 @@ from ottla.metadata.records import (
     partition_record,
     producer_ids_record,
     register_broker_record,
+    scram_credential_record,
     topic_record,
 )
 from ottla.model.ids import NO_NODE
@@ -37,6 +38,9 @@ def records_of(image: MetadataImage) -> Iterator[Record]:
     for entity, quotas in image.client_quotas.items():
         for key, limit in quotas.items():
             yield client_quota_record(entity, key, limit)
+    for mechanism, users in image.scram_credentials.items():
+        for user, credential in users.items():
+            yield scram_credential_record(user, mechanism, credential)
     if image.next_producer_id > 0:
         yield producer_ids_record(NO_NODE, -1, image.next_producer_id)
 

@@ -15,6 +15,7 @@ from ottla.broker.cluster.configs_api import ConfigsApi
 from ottla.broker.cluster.describe_client_quotas import DescribeClientQuotasApi
 from ottla.broker.cluster.describe_cluster import DescribeClusterApi
 from ottla.broker.cluster.describe_node import DescribeNodeApi
+from ottla.broker.cluster.describe_scram_credentials import DescribeScramCredentialsApi
 from ottla.broker.cluster.describe_topic_partitions import DescribeTopicPartitionsApi
 from ottla.broker.cluster.dynamic_settings import setting_in_force
 from ottla.broker.cluster.forwarding import ControllerDoor
@@ -32,6 +33,7 @@ from ottla.wire.apis import (
     DESCRIBE_CONFIGS,
     DESCRIBE_NODE,
     DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_CONFIG_RESOURCES,
     METADATA,
@@ -44,6 +46,7 @@ CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     LIST_CONFIG_RESOURCES,
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
 }
 """What `register_cluster_apis` serves."""
 
@@ -122,3 +125,5 @@ def register_cluster_apis(
     dispatcher.register(DESCRIBE_TOPIC_PARTITIONS, pages.handle)
     quotas = DescribeClientQuotasApi(metadata)
     dispatcher.register(DESCRIBE_CLIENT_QUOTAS, quotas.handle)
+    users = DescribeScramCredentialsApi(metadata)
+    dispatcher.register(DESCRIBE_USER_SCRAM_CREDENTIALS, users.handle)

@@ -29,6 +29,13 @@ from ottla.wire.messages.alter_partition_reassignments_response import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from ottla.wire.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+)
+from ottla.wire.messages.alter_user_scram_credentials_response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_partitions_response import (
     CreatePartitionsResponse,
@@ -243,6 +250,23 @@ def _alter_client_quotas(
     )
 
 
+def _alter_scram_credentials(
+    request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    explanations = Explanations()
+    names = dict.fromkeys(
+        [one.name for one in request.deletions] + [one.name for one in request.upsertions]
+    )
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(
+                user=name, error_code=code, error_message=explanations.of(message)
+            )
+            for name in names
+        ]
+    )
+
+
 def _unregister_broker(
     request: UnregisterBrokerRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
@@ -262,6 +286,7 @@ REFUSALS: dict[int, Callable[[Any, ErrorCode, str, int], Message]] = {
     DescribeQuorumRequest.API_KEY: _describe_quorum,
     UpdateFeaturesRequest.API_KEY: _update_features,
     AlterClientQuotasRequest.API_KEY: _alter_client_quotas,
+    AlterUserScramCredentialsRequest.API_KEY: _alter_scram_credentials,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,
 }
 """One row for every API that is forwarded."""

@@ -35,7 +35,6 @@ NOTICE = "<!-- Written by `make docs`; a test compares it with the declarations.
 EARLY_API_KEYS = {API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER}
 MISSING = {
     "quotas": (48, 49),
-    "credentials of SCRAM": (50, 51),
     "ACLs": (29, 30, 31),
     "delegation tokens": (38, 39, 40, 41),
     "share groups (KIP-932)": (*range(76, 80), *range(83, 88), 90, 91, 92),
@@ -62,7 +61,7 @@ FEATURES = (
     ),
     ("quotas of connections", "yes", "counts and rates by broker, listener and address"),
     ("replication throttles", "yes", "between brokers and between log directories"),
-    ("SASL: PLAIN", "yes", "users of the broker's file"),
+    ("SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512", "yes", "re-authentication too (KIP-368)"),
     ("TLS, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
     ("share groups, streams groups, tiered storage", "no", ""),
 )

@@ -26,6 +26,7 @@ from ottla.metadata.snapshot import records_of
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.quota_limits import QuotaEntity
+from ottla.model.scram import ScramCredential
 from ottla.node.record_batches import batch_of, replay
 from ottla.node.snapshot_file import SnapshotFile
 from ottla.proto import metadata_pb2 as pb
@@ -94,6 +95,9 @@ def history() -> list[Record]:
         records.partition_record(OTHER_ID, 3, state),
         records.config_record(records.TOPIC_RESOURCE, "t", "retention.ms", "7"),
         records.client_quota_record(entity, "producer_byte_rate", 5.0),
+        records.scram_credential_record("al", 1, ScramCredential(b"s", b"k", b"v", 4_096)),
+        records.scram_credential_record("al", 2, ScramCredential(b"s", b"k", b"v", 4_096)),
+        records.remove_scram_credential_record("al", 2),
         records.producer_ids_record(NodeId(1), 10, 1_000),
         Record(no_op=pb.NoOp()),
         records.remove_topic_record(OTHER_ID),
