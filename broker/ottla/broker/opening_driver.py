@@ -85,8 +85,7 @@ async def open_broker(
 
     `errors` counts what is caught at the edges of all its parts.
     """
-    seams = seams or real_seams()
-    errors = errors or UnexpectedErrors()
+    seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     clock, rng = seams.clock, seams.rng
     async with (
         seams.open_disk(sorted({*config.log_dirs, config.metadata_directory})) as disk,
