@@ -24,6 +24,7 @@ from ottla.broker.cluster.dynamic_settings import (
     PARTITION_VERIFICATION,
     ConnectionBoundsPublisher,
     DynamicSettings,
+    throttles_of,
 )
 from ottla.broker.cluster.lifecycle import Lifecycle
 from ottla.broker.cluster.lifecycle_driver import LifecycleDriver
@@ -532,6 +533,8 @@ class Broker:
             "partitions.led": sum(1 for partition in self.table if partition.is_leader),
             "partitions.offline": len(self.logs.offline),
             "partitions": len(self.logs),
+            "partitions.moving": len(self.logs.moves),
+            **throttles_of(self.member.image, self.config.node_id),
             "requests.waiting": self.purgatory.waiting_count,
             "errors.unexpected": self.errors.counts.total(),
             **{

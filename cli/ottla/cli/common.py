@@ -20,6 +20,9 @@ NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id"
 NODE_FIELDS_NEEDED = {"id", "address", "dir", "pid"}
 PORT_DIGITS = 5
 
+UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000,
+         "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}  # fmt: skip
+
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --bootstrap-server and --dir, either of which names a cluster."""
@@ -130,6 +133,16 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [_line(headers, widths, is_number)]
     lines += [_line(row, widths, is_number) for row in texts]
     return "\n".join(lines)
+
+
+def number_of(text: str) -> float | None:
+    """Read a number such as 12.5, 5M (millions) or 5Mi (of 1,048,576); None for anything else."""
+    digits = text.rstrip("kKmMgGiI")
+    unit = UNITS.get(text[len(digits) :].lower())
+    try:
+        return None if unit is None else float(digits) * unit
+    except ValueError:
+        return None
 
 
 def counted(count: int, noun: str) -> str:

@@ -125,7 +125,12 @@ async def test_replicas_are_moved_and_waited_for(capsys: pytest.CaptureFixture[s
             for index in range(4):
                 await (await producer.send("orders", b"v" * 1_000, partition=index))
         asked = Namespace(
-            names=["orders"], log_dir=[second], execute=False, no_wait=False, format="table"
+            names=["orders"],
+            log_dir=[second],
+            log_dir_throttle=None,
+            execute=False,
+            no_wait=False,
+            format="table",
         )
         capsys.readouterr()
         assert await move_directories(admin, asked) == 0

@@ -176,3 +176,36 @@ def test_clocks_that_differ_by_less_than_asking_takes_are_one() -> None:
     apart = [broker(1, clock_ahead_ms=0), broker(2, clock_ahead_ms=CLOCKS_APART_MS_MAX)]
 
     assert warnings_of(survey(brokers=apart)) == []
+
+
+THROTTLED = {"throttle.leader": 20e6, "throttle.follower": 20e6}
+
+
+def test_a_throttle_that_nothing_needs_is_warned_of_with_the_cure() -> None:
+    found = survey(brokers=[broker(1, metrics=THROTTLED), broker(2, metrics=THROTTLED), broker(3)])
+
+    assert warnings_of(found) == [
+        "broker 1, 2 still throttles replication to 20,000,000 bytes/s and nothing moves; "
+        "'ottla topic reassign --verify' removes that"
+    ]
+    assert reasons_of(found) == []
+
+
+def test_the_throttle_of_moves_under_way_is_none_left_over() -> None:
+    brokers = [broker(1, metrics=THROTTLED)]
+
+    assert warnings_of(survey(brokers=brokers, reassignment_count=1)) == []
+
+
+def test_a_throttle_between_directories_is_judged_by_its_own_broker() -> None:
+    moving = {"throttle.log.dirs": 5e6, "partitions.moving": 1.0}
+    idle = {"throttle.log.dirs": 5e6, "partitions.moving": 0.0}
+    found = survey(
+        brokers=[broker(1, metrics=moving), broker(2, metrics=idle)], reassignment_count=1
+    )
+
+    (warning,) = warnings_of(found)
+
+    assert warning.startswith(
+        "broker 2 still throttles moves between log directories to 5,000,000 bytes/s"
+    )

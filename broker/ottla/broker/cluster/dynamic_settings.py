@@ -21,6 +21,7 @@ from ottla.broker.cluster.topic_settings import CLUSTER_DEFAULT
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE
+from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.connections import (
@@ -101,6 +102,20 @@ class ConnectionBoundsPublisher:
             if bounds != self._told:
                 self._told = bounds
                 self._tell(bounds)
+
+
+def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:
+    """Return the rates that were set for this broker alone, as DescribeNode names them."""
+    texts = image.config(BROKER_RESOURCE, str(node_id))
+    return {
+        f"throttle.{name}": float(texts[key])
+        for name, key in (
+            ("leader", LEADER_REPLICATION_RATE),
+            ("follower", FOLLOWER_REPLICATION_RATE),
+            ("log.dirs", LOG_DIRS_MOVE_RATE),
+        )
+        if key in texts
+    }
 
 
 class DynamicSettings:

@@ -26,6 +26,9 @@ reassign.py               `ottla topic reassign`
 reassignment_plan.py      decides which broker gets which replica (pure)
 reassignment_requests.py  the requests
 directory_moves.py        `ottla topic reassign --log-dir`: between directories of a broker
+throttles.py              which replicas a throttled move names, and what is left over (pure)
+throttle_requests.py      sets and removes throttles
+throttled_moves.py        moves under a throttle that ends with them
 cleaner.py                `ottla cleaner status | run | retry`
 cleaner_passes.py         passes that are asked for, until their ends
 cleaner_targets.py        the replicas that are named, and their brokers

@@ -14,6 +14,8 @@ import trio
 from ottla.cli.cluster.log_dirs import BrokerDirectories, ask
 from ottla.cli.cluster.move_bars import MoveBar, bars
 from ottla.cli.cluster.reassignment_requests import places_of
+from ottla.cli.cluster.throttled_moves import throttled_directories
+from ottla.cli.cluster.throttles import rate_of
 from ottla.cli.common import counted
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import draw_lines, is_watched, note
@@ -56,6 +58,20 @@ async def move_directories(admin: Admin, arguments: argparse.Namespace) -> int:
         if one.failure:
             note(f"broker {one.broker}: {one.failure}")
     moves = plan(found, wanted)
+    rate = _rate_of(arguments) if arguments.execute else None
+    brokers = sorted({move.broker for move in moves})
+    async with throttled_directories(admin, brokers, rate) as throttle:
+        throttle.is_left = arguments.no_wait
+        return await _move(admin, arguments, moves)
+
+
+def _rate_of(arguments: argparse.Namespace) -> int | None:
+    text = arguments.log_dir_throttle
+    return None if text is None else rate_of("--log-dir-throttle", text)
+
+
+async def _move(admin: Admin, arguments: argparse.Namespace, moves: Sequence[DirectoryMove]) -> int:
+    """Begin moves with --execute, show them, and watch them to their ends."""
     refusals = await _begin(admin, moves) if arguments.execute else {}
     begun = [move for move in moves if move.key not in refusals]
     rows = [

@@ -2,7 +2,15 @@
 
 from collections.abc import Iterator
 
-from ottla.cli.cluster.survey import Survey, SurveyedBroker, SurveyedPartition, SurveyedQuorum
+from ottla.cli.cluster.survey import (
+    LOG_DIRS_THROTTLE,
+    MOVING_METRIC,
+    REPLICATION_THROTTLES,
+    Survey,
+    SurveyedBroker,
+    SurveyedPartition,
+    SurveyedQuorum,
+)
 from ottla.cli.common import counted
 from ottla.model.settings.quorum import QuorumConfig
 
@@ -29,6 +37,10 @@ def reasons_of(survey: Survey) -> list[str]:
 
 def warnings_of(survey: Survey) -> list[str]:
     """Return what does no harm to records, but will surprise somebody."""
+    return [*_clock_warnings(survey), *_throttle_warnings(survey)]
+
+
+def _clock_warnings(survey: Survey) -> Iterator[str]:
     clocks = {
         f"broker {broker.id}": broker.clock_ahead_ms
         for broker in survey.brokers
@@ -37,15 +49,38 @@ def warnings_of(survey: Survey) -> list[str]:
     if survey.quorum.clock_ahead_ms is not None:
         clocks[f"controller {survey.quorum.leader_id}"] = survey.quorum.clock_ahead_ms
     if not clocks:
-        return []
+        return
     behind, ahead = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
     apart_ms = clocks[ahead] - clocks[behind]
-    if apart_ms <= CLOCKS_APART_MS_MAX:
-        return []
-    return [
-        f"the clock of {ahead} is {duration(apart_ms)} ahead of that of {behind}: retention and "
-        "lookups by time will differ; set both by NTP"
-    ]
+    if apart_ms > CLOCKS_APART_MS_MAX:
+        yield (
+            f"the clock of {ahead} is {duration(apart_ms)} ahead of that of {behind}: retention "
+            "and lookups by time will differ; set both by NTP"
+        )
+
+
+def _throttle_warnings(survey: Survey) -> Iterator[str]:
+    """Yield throttles that a command left behind: a replica that falls out of sync would crawl."""
+    for what, names, is_in_use in (
+        (
+            "replication",
+            REPLICATION_THROTTLES,
+            lambda broker: survey.reassignment_count > 0,
+        ),
+        (
+            "moves between log directories",
+            (LOG_DIRS_THROTTLE,),
+            lambda broker: broker.metrics.get(MOVING_METRIC, 0) > 0,
+        ),
+    ):
+        left = [one for one in survey.brokers if one.has_throttle(*names) and not is_in_use(one)]
+        if left:
+            ids = ", ".join(str(broker.id) for broker in left)
+            rates = [one.metrics[name] for one in left for name in names if name in one.metrics]
+            yield (
+                f"broker {ids} still throttles {what} to {min(rates):,.0f} bytes/s and nothing "
+                "moves; 'ottla topic reassign --verify' removes that"
+            )
 
 
 def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:

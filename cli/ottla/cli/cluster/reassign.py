@@ -32,6 +32,8 @@ from ottla.cli.cluster.reassignment_requests import (
     start,
 )
 from ottla.cli.cluster.survey import registered
+from ottla.cli.cluster.throttled_moves import rate_asked_for, remove_and_note, throttled
+from ottla.cli.cluster.throttles import MovingReplicas
 from ottla.cli.common import counted
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import draw_lines, is_watched, note
@@ -47,8 +49,9 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
         "reassign",
         help="move replicas to other brokers or log directories; --execute does it",
-        description="Without --brokers, --evacuate, --plan, --log-dir or --cancel it shows what "
-        "moves between brokers now.",
+        description="Without --brokers, --evacuate, --plan, --log-dir, --cancel or --verify it "
+        "shows what moves between brokers now. A throttle must be above what is produced to the "
+        "replicas that move, or they never catch up.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="(default: every topic)")
     what = parser.add_mutually_exclusive_group()
@@ -59,6 +62,11 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
     what.add_argument("--plan", metavar="FILE", help="as a file of kafka-reassign-partitions says")
     what.add_argument(
         "--cancel", action="store_true", help="call back what moves: the replicas before hold"
+    )
+    what.add_argument(
+        "--verify",
+        action="store_true",
+        help="show what moves, and remove throttles that nothing needs that moves",
     )
     what.add_argument(
         "--log-dir",
@@ -74,30 +82,51 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--watch", action="store_true", help="go on until nothing moves; --execute does so, too"
     )
+    parser.add_argument(
+        "--throttle",
+        metavar="RATE",
+        help="with --execute: at most this many bytes a second to and from each broker, such as "
+        "20M; removed at the end. Without a plan it is for what moves now",
+    )
+    parser.add_argument(
+        "--log-dir-throttle",
+        "--replica-alter-log-dirs-throttle",
+        metavar="RATE",
+        help="with --log-dir and --execute: at most this many bytes a second on each broker",
+    )
     parser.add_argument("--no-wait", action="store_true", help="return when the moves have begun")
     return parser
 
 
 async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
     """Plan, begin, watch or call back moves."""
+    rate = rate_asked_for(arguments)
     if arguments.cancel:
         return await _cancel(admin, arguments)
+    if arguments.verify:
+        return await _verify(admin, arguments)
     if arguments.log_dir:
         return await move_directories(admin, arguments)
     if not arguments.brokers and not arguments.plan and arguments.evacuate is None:
-        return await _status(admin, arguments)
+        return await _status(admin, arguments, rate)
     moves = await _planned(admin, arguments)
     if arguments.save:
         Path(arguments.save).write_text(json.dumps(as_plan(move.after for move in moves)) + "\n")
-    refusals = await start(admin, moves) if arguments.execute and moves else {}
-    begun = [move for move in moves if move.at not in refusals]
-    await _show_plan(admin, arguments, begun, list(refusals.values()))
-    if not moves:
-        note("nothing needs to move")
-    elif not arguments.execute:
-        note("nothing was moved; --execute does it")
-    elif not arguments.no_wait:
-        await _watch(admin, {move.at for move in begun})
+    if arguments.execute and moves:
+        moving = [MovingReplicas(one.at, one.before.replicas, one.adding) for one in moves]
+        async with throttled(admin, moving, rate) as throttle:
+            refusals = await start(admin, moves)
+            begun = [move for move in moves if move.at not in refusals]
+            throttle.is_left = bool(begun) and (arguments.no_wait or bool(refusals))
+            if not refusals:
+                await _show_plan(admin, arguments, begun, [])
+                if not arguments.no_wait:
+                    await _watch(admin, {move.at for move in begun})
+        if refusals:
+            await _show_plan(admin, arguments, begun, list(refusals.values()))
+        return 0
+    await _show_plan(admin, arguments, moves, [])
+    note("nothing was moved; --execute does it" if moves else "nothing needs to move")
     return 0
 
 
@@ -181,6 +210,14 @@ async def _show_plan(
     show(arguments, ("TOPIC", "PARTITION", "WAS", "REPLICAS", "BYTES-TO-COPY"), rows, refusals)
 
 
+async def _verify(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Show what moves, then remove the throttles that no move needs."""
+    moving = await ongoing_of(admin, arguments.names)
+    await _show_moving(admin, arguments, moving)
+    await remove_and_note(admin, arguments.names or None)
+    return 0
+
+
 async def _cancel(admin: Admin, arguments: argparse.Namespace) -> int:
     moving = await ongoing_of(admin, arguments.names)
     refusals = await cancel(admin, moving) if moving else {}
@@ -189,6 +226,8 @@ async def _cancel(admin: Admin, arguments: argparse.Namespace) -> int:
         for one in moving
         if one.at not in refusals
     ]
+    if moving:
+        await remove_and_note(admin, sorted({one.at.topic for one in moving}), is_quiet=True)
     columns = ("TOPIC", "PARTITION", "WAS-TO-BE", "REPLICAS")
     show(arguments, columns, rows, list(refusals.values()))
     if not moving:
@@ -196,11 +235,27 @@ async def _cancel(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _status(admin: Admin, arguments: argparse.Namespace) -> int:
+async def _status(admin: Admin, arguments: argparse.Namespace, rate: int | None) -> int:
     moving = await ongoing_of(admin, arguments.names)
-    if arguments.watch:
-        await _watch(admin, {one.at for one in moving})
+    if arguments.watch or rate is not None:
+        replicas = [
+            MovingReplicas(
+                one.at, tuple(id_ for id_ in one.replicas if id_ not in one.adding), one.adding
+            )
+            for one in moving
+        ]
+        async with throttled(admin, replicas, rate) as throttle:
+            throttle.is_left = arguments.no_wait
+            if not arguments.no_wait:
+                await _watch(admin, {one.at for one in moving})
         return 0
+    await _show_moving(admin, arguments, moving)
+    return 0
+
+
+async def _show_moving(
+    admin: Admin, arguments: argparse.Namespace, moving: Sequence[Ongoing]
+) -> None:
     done = await _done(admin, moving)
     rows = [
         (*one.at, one.target, one.adding, one.removing, round(100 * done[one.at], 1))
@@ -210,7 +265,6 @@ async def _status(admin: Admin, arguments: argparse.Namespace) -> int:
     show(arguments, columns, rows)
     if not moving:
         note("nothing moves")
-    return 0
 
 
 async def _done(admin: Admin, moving: Sequence[Ongoing]) -> dict[TopicPartition, float]:

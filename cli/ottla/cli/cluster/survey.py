@@ -29,6 +29,12 @@ NODE_TIMEOUT_S = 3.0
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
+MOVING_METRIC = "partitions.moving"
+"""Logs that move between directories of a broker."""
+
+REPLICATION_THROTTLES = ("throttle.leader", "throttle.follower")
+LOG_DIRS_THROTTLE = "throttle.log.dirs"
+"""Rates that were set for one broker."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +91,10 @@ class SurveyedBroker:
         """Return the broker epoch, -1 where it did not answer."""
         return int(self.metrics.get(EPOCH_METRIC, -1))
 
+    def has_throttle(self, *names: str) -> bool:
+        """Return whether the broker has one of these rates set for itself."""
+        return not self.metrics.keys().isdisjoint(names)
+
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedPartition:
@@ -112,6 +122,8 @@ class Survey:
     partitions: list[SurveyedPartition]
     min_insync: dict[str, int]
     """Of the topics that have under-replicated partitions."""
+    reassignment_count: int = 0
+    """Partitions that move between brokers; asked for where a broker is throttled."""
 
 
 async def survey(admin: Admin) -> Survey:
@@ -125,13 +137,22 @@ async def survey(admin: Admin) -> Survey:
         for broker in brokers:
             nursery.start_soon(_ask_node, broker)
         quorum = await quorum_of(admin)
+    is_throttled = any(broker.has_throttle(*REPLICATION_THROTTLES) for broker in brokers)
     return Survey(
         cluster_id=metadata.cluster_id,
         quorum=quorum,
         brokers=brokers,
         partitions=partitions,
         min_insync=min_insync,
+        reassignment_count=await _count_of_reassignments(admin) if is_throttled else 0,
     )
+
+
+async def _count_of_reassignments(admin: Admin) -> int:
+    try:
+        return len(await admin.list_reassignments())
+    except (RefusedError, ConnectionLostError):
+        return 1  # unknown: no throttle is said to be left over
 
 
 async def quorum_of(admin: Admin) -> SurveyedQuorum:

@@ -10,6 +10,7 @@ from ottla.cli.common import (
     add_format_argument,
     bootstrap_of,
     counted,
+    number_of,
     print_json,
     run_async,
 )
@@ -26,9 +27,6 @@ COLUMNS = ("USER", "CLIENT-ID", "IP", "KEY", "LIMIT")
 EXPLAIN_COLUMNS = ("KEY", "USER", "CLIENT-ID", "LIMIT", "HOLDS")
 DEFAULT = "<default>"
 """How Kafka's tools call the default of a type."""
-
-UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000,
-         "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -165,16 +163,12 @@ def parse_limit(key: str, text: str) -> float:
 
     Raises ConfigError for what is no number.
     """
-    digits = text.rstrip("kKmMgGiI")
-    unit = UNITS.get(text[len(digits) :].lower())
-    try:
-        if unit is None:
-            raise ValueError
-        return float(digits) * unit
-    except ValueError:
+    value = number_of(text)
+    if value is None:
         raise ConfigError(
             key or "KEY=LIMIT", f"is {text!r}; give a number, such as 12.5, 5M or 5Mi"
-        ) from None
+        )
+    return value
 
 
 def _owner(arguments: argparse.Namespace) -> QuotaOwner:
