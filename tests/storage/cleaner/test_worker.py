@@ -158,6 +158,10 @@ async def test_a_worker_ends_with_its_input_and_is_niced(bench: Workbench) -> No
         assert isinstance(hear(process), CleanedGroup)
         own = os.getpriority(os.PRIO_PROCESS, 0)
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + NICENESS)
+        # Niceness counts within a session; so its session is its own, and nice, too.
+        assert os.getsid(process.pid) == process.pid
+        autogroup = Path(f"/proc/{process.pid}/autogroup")
+        assert not autogroup.exists() or autogroup.read_text().split()[-1] == str(NICENESS)
         pipes(process)[0].close()
         assert process.wait(WAIT_S) == 0
     # What it leaves, the broker sweeps away.

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from queue import SimpleQueue
 from typing import BinaryIO
 
@@ -35,8 +35,12 @@ from ottla.storage.cleaner.cleaning_task import (
 )
 from ottla.storage.disk import RealDisk
 
-NICENESS = 10
-"""How far the process stands back behind the broker's own: cleaning can wait, clients cannot."""
+NICENESS = 19
+"""How far the process stands back behind all others: cleaning can wait, clients cannot.  It takes
+what is left of the machine, and a sixtieth of a core where nothing is."""
+
+AUTOGROUP = "/proc/self/autogroup"
+"""Where Linux keeps the niceness of a session (sched(7)); not all kernels do."""
 ASK_BYTES = MIB
 """Bytes read and written between two questions.  Fewer ask more often than a rate needs, more let
 a stopped task go on for longer."""
@@ -112,10 +116,25 @@ def _serve(line: bytes, dialogue: _Dialogue) -> None:
         dialogue.tell(CleaningFailed(FailureKind.UNEXPECTED, repr(error)))
 
 
+def _stand_back() -> None:
+    """Be nice.
+
+    Where the kernel shares processors out between sessions first, niceness counts within one only:
+    the broker would pay for what its cleaner takes.  So the process has a session of its own, which
+    is as nice.
+    """
+    os.nice(NICENESS)
+    with suppress(PermissionError):  # it may lead one already
+        os.setsid()
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError), open(AUTOGROUP, "w") as file:
+            file.write(str(NICENESS))
+
+
 def main() -> None:
     """Serve one task after the other until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the broker, too
-    os.nice(NICENESS)
+    _stand_back()
     dialogue = _Dialogue(sys.stdin.buffer, sys.stdout.buffer)
     while True:
         _serve(dialogue.next_line(), dialogue)
