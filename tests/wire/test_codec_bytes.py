@@ -92,6 +92,11 @@ from ottla.wire.messages.describe_node_response import (
     NodeMetric,
     RecoveringLogDir,
 )
+from ottla.wire.messages.describe_quota_usage_request import DescribeQuotaUsageRequest
+from ottla.wire.messages.describe_quota_usage_response import (
+    DescribedQuotaUsage,
+    DescribeQuotaUsageResponse,
+)
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
 from ottla.wire.messages.group_metadata_key import GroupMetadataKey
@@ -419,6 +424,19 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
     ),
     (DrainBrokerRequest(undo=True), 0, "01 00"),
     (DrainBrokerResponse(error_code=8, error_message="no"), 0, "00000000 0008 036e6f 00"),
+    (DescribeQuotaUsageRequest(count_max=20), 0, "00000014 00"),
+    (
+        DescribeQuotaUsageResponse(
+            clients=[
+                DescribedQuotaUsage(
+                    quota_key="k", user="u", client_id="", limit=1.0, rate=-2.0, throttle_ms=3
+                )
+            ]
+        ),
+        0,
+        "00000000 0000 00"
+        " 02  026b 0275 01 3ff0000000000000 c000000000000000 0000000000000003 00  00",
+    ),
     (DescribeCleanerRequest(), 0, "00 00"),
     (
         DescribeCleanerRequest(topics=[CleanerTopicWanted(name="t", partitions=[3])]),

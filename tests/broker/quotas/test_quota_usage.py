@@ -1,9 +1,12 @@
 """What is shown of limited clients: the throttled first, bounded, gone after an idle hour."""
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from ottla.broker.cluster.quota_usage_api import DescribeQuotaUsageApi
 from ottla.broker.metrics import quota_metrics
 from ottla.broker.metrics.quota_metrics import client_families
 from ottla.broker.network.loop_clock import LoopClock
@@ -13,6 +16,7 @@ from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.quota_limits import QuotaEntity
 from ottla.model.rates import WindowShape
 from ottla.node.clock_driver import RealClock
+from ottla.wire.messages.describe_quota_usage_request import DescribeQuotaUsageRequest
 
 PRODUCED = "producer_byte_rate"
 ANY = (QuotaEntity("client-id", True, ""),)
@@ -43,8 +47,8 @@ def test_throttled_clients_come_first_each_under_the_names_it_is_counted_by(
 
     assert usage_rows(quotas.by_key.items(), 1_000, 10) == [
         UsageRow(PRODUCED, "anna", "loader", 200.0, 300.0, 4_000),
-        UsageRow(PRODUCED, "", "other", 100.0, pytest.approx(500 / 10.98, rel=0.1), 0),
-        UsageRow(PRODUCED, "", "loader", 100.0, pytest.approx(500 / 10.99, rel=0.1), 0),
+        UsageRow(PRODUCED, "", "other", 100.0, 500 * 1_000 / 10_980, 0),
+        UsageRow(PRODUCED, "", "loader", 100.0, 500 * 1_000 / 10_990, 0),
     ]
     assert len(usage_rows(quotas.by_key.items(), 1_000, 2)) == 2
 
@@ -55,9 +59,9 @@ def test_series_are_bounded(quotas: RequestQuotas, monkeypatch: pytest.MonkeyPat
         quotas.produce.record("u", f"client-{index}", 1, index)
 
     families = {one.name: one for one in client_families(quotas, 100)}
+    shown = [one for one in families["kafka_server_produce_byte_rate"].samples if one is not None]
 
-    samples = families["kafka_server_produce_byte_rate"].samples
-    assert [labels for labels, _ in samples] == [
+    assert [labels for labels, _ in shown] == [
         ("", "client-99"),
         ("", "client-98"),
         ("", "client-97"),
@@ -77,3 +81,18 @@ async def test_what_was_idle_for_an_hour_is_forgotten_without_a_request(
         await trio.sleep(62)
         assert not quotas.produce.usages
         nursery.cancel_scope.cancel()
+
+
+def test_an_operator_is_shown_the_clients_asked_for(quotas: RequestQuotas) -> None:
+    quotas.produce.record("bert", "other", 2_000, 0)
+    quotas.produce.record("bert", "loader", 500, 0)
+    api = DescribeQuotaUsageApi(quotas, lambda: 1_000)
+    context: Any = None
+
+    answer = api.handle(context, DescribeQuotaUsageRequest(count_max=1))
+
+    (one,) = answer.clients
+    assert (one.quota_key, one.user, one.client_id) == (PRODUCED, "", "other")
+    assert (one.limit, one.rate, one.throttle_ms) == (100.0, 200.0, 9_000)
+    assert api.handle(context, DescribeQuotaUsageRequest(count_max=-5)).clients == []
+    assert len(api.handle(context, DescribeQuotaUsageRequest(count_max=1 << 30)).clients) == 2

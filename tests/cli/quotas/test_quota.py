@@ -62,6 +62,13 @@ async def test_a_limit_throttles_its_client_alone_and_goes(capsys: Any, tmp_path
             assert max(told) >= 1_000
             assert await in_thread(lambda: produce(bootstrap, "other", 20)) == []
 
+            await ottla_quota(bootstrap, "usage", "--format=json")
+            (row,) = json.loads(capsys.readouterr().out)
+            assert (row["client_id"], row["key"], row["limit"]) == (
+                "loader", "producer_byte_rate", 10_000,
+            )  # fmt: skip
+            assert row["rate"] > 0
+
             await ottla_quota(
                 bootstrap, "explain", "--client-id", "loader", "--user", "anna", "--format=json"
             )

@@ -18,6 +18,7 @@ forwarding.py                 the forwarding itself
 refusals.py                   the form of a refusal of a whole request
 drain_api.py                  DrainBroker, our own
 cleaner_api.py                DescribeCleaner and CleanLogs, our own
+quota_usage_api.py            DescribeQuotaUsage, our own
 own_requests.py               which clients may send our own requests
 
 Settings

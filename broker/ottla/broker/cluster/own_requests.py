@@ -17,13 +17,20 @@ from ottla.wire.apis import (
     DESCRIBE_CLEANER,
     DESCRIBE_CLIENT_INSTANCES,
     DESCRIBE_NODE,
+    DESCRIBE_QUOTA_USAGE,
     DRAIN_BROKER,
     TAIL_CLIENT_METRICS,
 )
 from ottla.wire.codec_types import Message
 
 READING_KEYS = frozenset(
-    {DESCRIBE_NODE, DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS, DESCRIBE_CLEANER}
+    {
+        DESCRIBE_NODE,
+        DESCRIBE_CLIENT_INSTANCES,
+        TAIL_CLIENT_METRICS,
+        DESCRIBE_CLEANER,
+        DESCRIBE_QUOTA_USAGE,
+    }
 )
 """Own requests that change nothing."""
 

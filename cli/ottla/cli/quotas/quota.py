@@ -1,4 +1,4 @@
-"""`ottla quota list|set|delete|explain|export|apply`."""
+"""`ottla quota list|set|delete|explain|usage|export|apply`."""
 
 import argparse
 import json
@@ -25,6 +25,9 @@ from ottla.model.settings.quotas import CLIENT_KEYS
 
 COLUMNS = ("USER", "CLIENT-ID", "IP", "KEY", "LIMIT")
 EXPLAIN_COLUMNS = ("KEY", "USER", "CLIENT-ID", "LIMIT", "HOLDS")
+USAGE_COLUMNS = (
+    "BROKER", "USER", "CLIENT-ID", "KEY", "RATE", "LIMIT", "PERCENT", "THROTTLED-S",
+)  # fmt: skip
 DEFAULT = "<default>"
 """How Kafka's tools call the default of a type."""
 
@@ -36,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     set_ = verbs.add_parser("set", help="set limits of a user, a client id, both, or an address")
     delete_ = verbs.add_parser("delete", help="remove limits")
     explain_ = verbs.add_parser("explain", help="show which limit holds for a client, and why")
+    usage_ = verbs.add_parser("usage", help="show what limited clients use, and who is throttled")
     export_ = verbs.add_parser("export", help="print all limits as JSON, for 'apply'")
     apply_ = verbs.add_parser("apply", help="make limits those of a file; again changes nothing")
     for verb in (set_, delete_):
@@ -50,9 +54,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explain_.add_argument("--client-id", default="", metavar="NAME")
     apply_.add_argument("-f", "--file", required=True, metavar="FILE", help="as 'export' prints")
     apply_.add_argument("--prune", action="store_true", help="also remove what is not in the file")
-    for verb in (list_, set_, delete_, explain_, export_, apply_):
+    usage_.add_argument(
+        "--limit",
+        type=int,
+        default=20,
+        metavar="N",
+        help="clients of each quota and broker, throttled ones first (default: 20)",
+    )
+    for verb in (list_, set_, delete_, explain_, usage_, export_, apply_):
         add_cluster_arguments(verb)
-    for verb in (list_, set_, delete_, explain_, apply_):
+    for verb in (list_, set_, delete_, explain_, usage_, apply_):
         add_format_argument(verb)
 
 
@@ -113,6 +124,33 @@ async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
             user, client_id, _ = _owner_cells(owner)
             rows.append((key, user, client_id, limit, "yes" if holds else None))
     show(arguments, EXPLAIN_COLUMNS, [_readable(arguments, row) for row in rows], command="quota")
+    return 0
+
+
+async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Show what limited clients use of each broker that answers, those throttled longest first."""
+    nodes = sorted(one.node for one in (await admin.describe_cluster()).brokers)
+    rows, refusals = [], []
+    for node in nodes:
+        try:
+            found = await admin.describe_quota_usage(node, count_max=arguments.limit)
+        except RefusedError as refusal:
+            refusals.append(refusal)
+            continue
+        for one in sorted(found, key=lambda one: (-one.throttle_ms, -one.rate / one.limit)):
+            of_limit = round(100 * one.rate / one.limit, 1)
+            throttled_s = round(one.throttle_ms / 1_000, 3) if one.throttle_ms else None
+            rate = round(one.rate, 3)
+            rows.append(
+                (node, one.user, one.client_id, one.key, rate, one.limit, of_limit, throttled_s)
+            )
+    show(
+        arguments,
+        USAGE_COLUMNS,
+        [_readable(arguments, row) for row in rows],
+        refusals,
+        command="quota",
+    )
     return 0
 
 
@@ -200,6 +238,7 @@ VERBS = {
     "set": set_quotas,
     "delete": delete_quotas,
     "explain": explain,
+    "usage": usage,
     "export": export,
     "apply": apply,
 }
