@@ -176,6 +176,36 @@ async def test_at_least_one_batch_is_whole_however_small_the_budget(bench: Workb
     bench.let_go()
 
 
+@pytest.mark.parametrize("value_bytes", [10, 300, 9_000])
+async def test_a_reader_of_whole_batches_is_given_no_part_of_one(
+    bench: Workbench, value_bytes: int
+) -> None:
+    log = await bench.open(LogConfig())
+    batch = build_batch([(NOW_MS, None, bytes(value_bytes))])
+    for _ in range(200):
+        append(log, batch)
+    end = Offset(200)
+
+    for bytes_max in (1, len(batch), len(batch) + 1, 5_000, 20_000, 3 * len(batch), 1 << 30):
+        read = log.read(
+            Offset(3), bytes_max=bytes_max, end_offset=end, at_least_one=True, whole_batches=True
+        )
+        assert read.slice is not None
+        length = len(read.slice)
+        assert length % len(batch) == 0 and length
+        if bytes_max >= len(batch):
+            assert length <= bytes_max
+        # What is left out is little: what lies between two entries of the index.
+        left = min(bytes_max, 197 * len(batch)) - length
+        assert left < LogConfig().index_interval_bytes + 2 * len(batch)
+    bounded = log.read(
+        Offset(3), bytes_max=1 << 30, end_offset=Offset(9), at_least_one=True, whole_batches=True
+    )
+    assert bounded.slice is not None
+    assert len(bounded.slice) == 6 * len(batch), "the high watermark cuts no batch"
+    bench.let_go()
+
+
 async def test_a_slice_outlives_the_segment_it_was_cut_from(bench: Workbench) -> None:
     log = await bench.open(LogConfig())
     batch = build_batch([(NOW_MS, None, b"v")])

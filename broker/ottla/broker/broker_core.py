@@ -22,6 +22,7 @@ from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.forwarding import ControllerDoor
 from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
 from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
+from ottla.broker.cluster.quota_usage_api import DescribeQuotaUsageApi
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.find_coordinator import (
     FindCoordinatorApi,
@@ -57,7 +58,7 @@ from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
-from ottla.wire.apis import FIND_COORDINATOR, WRITE_TXN_MARKERS
+from ottla.wire.apis import DESCRIBE_QUOTA_USAGE, FIND_COORDINATOR, WRITE_TXN_MARKERS
 
 BROKER_API_KEYS = (
     CLUSTER_API_KEYS
@@ -212,6 +213,8 @@ class BrokerCore:
             timeout_ms=self.config.request_timeout_ms,
         )
         self.dispatcher.register(WRITE_TXN_MARKERS, markers.handle)
+        usage = DescribeQuotaUsageApi(self.quotas, self._clock.monotonic_ms)
+        self.dispatcher.register(DESCRIBE_QUOTA_USAGE, usage.handle)
         register_group_apis(
             self.dispatcher,
             config=self.config.groups,

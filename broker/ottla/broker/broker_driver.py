@@ -30,7 +30,6 @@ from ottla.broker.cluster.lifecycle import Lifecycle
 from ottla.broker.cluster.lifecycle_driver import LifecycleDriver
 from ottla.broker.cluster.metadata_cache import ImageWatch
 from ottla.broker.cluster.own_requests import OwnRequests
-from ottla.broker.cluster.quota_usage_api import DescribeQuotaUsageApi
 from ottla.broker.cluster.registration import advertised_endpoints, registration_request
 from ottla.broker.cluster.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
@@ -79,7 +78,7 @@ from ottla.storage.disk_seam import Disk
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import Registry
-from ottla.wire.apis import CLEAN_LOGS, DESCRIBE_CLEANER, DESCRIBE_QUOTA_USAGE, DRAIN_BROKER
+from ottla.wire.apis import CLEAN_LOGS, DESCRIBE_CLEANER, DRAIN_BROKER
 
 PLACED_POLL_S = 0.1
 """How often it is looked whether the metadata knows where a replica lies that moves."""
@@ -488,8 +487,6 @@ class Broker:
         self.dispatcher.register(DRAIN_BROKER, drain)
         now_ms = self._clock.wall_ms
         self.dispatcher.register(DESCRIBE_CLEANER, DescribeCleanerApi(self.logs, now_ms).handle)
-        usage = DescribeQuotaUsageApi(self.core.quotas, self._clock.monotonic_ms)
-        self.dispatcher.register(DESCRIBE_QUOTA_USAGE, usage.handle)
         clean = own.guarded(CleanLogsApi(self.logs, now_ms).handle, refused_cleaning)
         self.dispatcher.register(CLEAN_LOGS, clean)
 

@@ -72,6 +72,14 @@ class OffsetIndex(EntryFile):
         self._found_last = index - 1
         return self.entry_at(index - 1)
 
+    def batch_start_before(self, position: int) -> int:
+        """Return the last position up to this one at which an entry says that a batch begins.
+
+        0 if there is none.  Raises NotCachedError if the entries are not in memory.
+        """
+        at = bisect_right(range(self.count), position, key=lambda at: self.entry_at(at)[1])
+        return self.entry_at(at - 1)[1] if at else 0
+
     def _narrowed(self, relative: int) -> tuple[int, int]:
         """Return which entries to search: those a reader that goes on would come to, or all."""
         first, count = self._found_last, self.count

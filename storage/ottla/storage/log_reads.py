@@ -58,11 +58,18 @@ class ReadableLog(LocalLog):
         return seen_ms is not None and seen_ms < seen_before_ms
 
     def read(
-        self, offset: Offset, *, bytes_max: int, end_offset: Offset, at_least_one: bool
+        self,
+        offset: Offset,
+        *,
+        bytes_max: int,
+        end_offset: Offset,
+        at_least_one: bool,
+        whole_batches: bool = False,
     ) -> LogRead:
         """Return the batches from the one that holds `offset`, below `end_offset`, as a slice.
 
-        The slice may cut its last batch off; with `at_least_one` the first batch is whole even
+        The slice may cut its last batch off, unless only `whole_batches` are wanted: then it ends
+        where the index knows that one begins.  With `at_least_one` the first batch is whole even
         when it is larger than `bytes_max`.  RefusedError(OFFSET_OUT_OF_RANGE) outside the log,
         NotCachedError if the place is not known, or the slice does not begin, in memory.
         """
@@ -83,6 +90,8 @@ class ReadableLog(LocalLog):
                 found = segment.find(offset)
                 if found is not None:
                     read = self._slice(index, found, bytes_max, end_offset, at_least_one)
+                    if whole_batches and read.slice is not None:
+                        read = _without_cut_batch(segment, read, read.slice, bytes_max)
                     if not segment.is_recent(offset):
                         self._check_cached(read.slice)
                     return read
@@ -216,3 +225,12 @@ class ReadableLog(LocalLog):
                 raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
             if generation == self._generation and start == self.log_start_offset:
                 return found
+
+
+def _without_cut_batch(segment: Segment, read: LogRead, part: FileSlice, bytes_max: int) -> LogRead:
+    """Return what was read without a batch that `bytes_max` may have cut off."""
+    if part.length < bytes_max or part.length <= read.first_batch_bytes:
+        return read
+    start = segment.offset_index.batch_start_before(part.position + part.length)
+    length = max(start - part.position, read.first_batch_bytes)
+    return read._replace(slice=FileSlice(part.file, part.position, length))

@@ -888,12 +888,28 @@ async def test_a_client_is_given_no_more_than_its_quota_bears_at_once(world: Wor
     assert limits.bytes_min == 1_000_000
 
 
+async def test_a_client_with_a_quota_is_given_whole_batches(world: World) -> None:
+    """It would be charged again for the part of a batch that it cannot use."""
+    partition = await world.add("t")
+    append(world, partition, bytes(10_000))
+    append(world, partition, bytes(10_000))
+    request = ask(world, ("t", 0, 0), bytes_max=15_000)
+    charge = Charge(1 << 20)
+
+    charged(world, charge, request)
+    unlimited = world.fetch(request).response(FetchResponse)
+
+    assert 10_000 < charge.asked[0] < 11_000
+    assert len(unlimited.responses[0].partitions[0].records) == 15_000
+
+
 async def test_a_follower_is_charged_to_no_client(world: World) -> None:
     (context,) = with_charge(world)
 
-    world.fetch_api._limits_of(context, ask(world, ("t", 0, 0), replica=2))
+    limits = world.fetch_api._limits_of(context, ask(world, ("t", 0, 0), replica=2))
 
     assert context.slot.charge is None
+    assert not limits.whole_batches
 
 
 def with_charge(world: World) -> tuple[Any]:

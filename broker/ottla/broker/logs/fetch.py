@@ -344,6 +344,7 @@ class FetchApi:
             else:
                 limits.bytes_max = charge.fetch_bytes_max(limits.bytes_max)
                 limits.bytes_min = min(limits.bytes_min, limits.bytes_max)
+                limits.whole_batches = True
         return limits
 
     def _park(self, request: FetchRequest, fetch: Fetch, reading: Reading) -> None:

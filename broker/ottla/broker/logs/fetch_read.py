@@ -123,6 +123,7 @@ class FetchLimits:
         "replica_id",
         "uses_topic_ids",
         "wants_hints",
+        "whole_batches",
     )
 
     def __init__(self, request: FetchRequest, version: int, fetch_bytes_max: int) -> None:
@@ -138,6 +139,8 @@ class FetchLimits:
         self.is_read_committed = request.isolation_level == READ_COMMITTED
         self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
         self.wants_hints = version >= HINTS_FROM
+        self.whole_batches = False
+        """Whether no batch may be cut off: a client that is charged for it would pay twice."""
 
 
 def asked_partitions(
@@ -234,7 +237,13 @@ def read_partition(
         return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
     if not (bytes_max or is_first):
         return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
-    read = log.read(offset, bytes_max=bytes_max, end_offset=bound, at_least_one=is_first)
+    read = log.read(
+        offset,
+        bytes_max=bytes_max,
+        end_offset=bound,
+        at_least_one=is_first,
+        whole_batches=limits.whole_batches,
+    )
     records = read.slice
     if records is None or (not is_first and len(records) < read.first_batch_bytes):
         # Not even one whole batch fits: a client could do nothing with it.

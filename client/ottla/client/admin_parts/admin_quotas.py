@@ -37,7 +37,7 @@ class QuotaUsage(NamedTuple):
     node: NodeId
     key: str
     user: str
-    """Empty where the limit is for a client id alone, whoever uses it."""
+    """Empty where the limit is for a client id alone."""
     client_id: str
     limit: float
     rate: float
