@@ -83,6 +83,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "groups",
         "transactions",
         "quotas",
+        "users",
         "metrics",
         "pipelines",
         "lab",

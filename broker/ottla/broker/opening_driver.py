@@ -25,6 +25,7 @@ from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_driver import open_socket_server
 from ottla.broker.network.server_seam import OpenServer, Server
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas
+from ottla.client.network.login import LOGIN
 from ottla.metadata.image import EMPTY
 from ottla.model.errors import ConfigError, only_error
 from ottla.model.rates import WindowShape
@@ -138,7 +139,7 @@ async def open_broker(
                 connections=connections,
                 authenticators=authenticators,
             )
-            nursery.start_soon(broker.run)
+            nursery.start_soon(_run, broker)
             yield broker
             nursery.cancel_scope.cancel()
         lifecycle.become(BrokerState.SHUTTING_DOWN)
@@ -153,6 +154,12 @@ def _connection_quotas(config: BrokerConfig) -> ConnectionQuotas:
         inter_broker=config.inter_broker_listener,
         bounds=connection_bounds(EMPTY, config),
     )
+
+
+async def _run(broker: Broker) -> None:
+    # This task's, and of all it starts: what they ask of other brokers is asked as this user.
+    LOGIN.set(broker.config.sasl.login)
+    await broker.run()
 
 
 def _starting() -> Lifecycle:

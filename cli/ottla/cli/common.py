@@ -10,6 +10,7 @@ from ottla.cli.terminal import say_block, say_json
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.model.visible_text import visible
+from ottla.node.properties import parse_properties
 
 DIRECTORY_DEFAULT = "ottla-data"
 BOOTSTRAP_DEFAULT = "localhost:9092"
@@ -34,6 +35,12 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         help="brokers to ask first (default: the cluster of --dir, else localhost:9092)",
     )
     where.add_argument("--dir", help=f"directory of 'ottla up' (default: {DIRECTORY_DEFAULT})")
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="settings of the login, as Kafka's tools have them: security.protocol, "
+        "sasl.mechanism, and sasl.jaas.config or sasl.username and sasl.password",
+    )
 
 
 def add_format_argument(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +60,12 @@ def add_isolation_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
-    """Return the addresses a command was told, or those of the directory's cluster."""
+    """Return the addresses a command was told, or those of the directory's cluster.
+
+    What this task asks from now on is asked as the user of --command-config.
+    """
+    if arguments.command_config:
+        use_login(arguments.command_config)
     text = arguments.bootstrap_server
     if text is None:
         path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLUSTER_FILE
@@ -69,6 +81,19 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         raise ConfigError(
             "--bootstrap-server", f"is {text!r}; it must be host:port, several with commas"
         ) from None
+
+
+def use_login(path: str) -> None:
+    """Ask as the user of a file of settings; ConfigError names what cannot be honoured."""
+    # No command that opens no connection needs what a login is made of.
+    from ottla.client.network.login import LOGIN
+    from ottla.model.settings.client_security import login_of
+
+    try:
+        texts = parse_properties(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("--command-config", f"{path} cannot be read: {error}") from None
+    LOGIN.set(login_of(texts))
 
 
 def read_cluster_file(path: Path) -> dict[str, Any]:

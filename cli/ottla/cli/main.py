@@ -40,6 +40,7 @@ COMMANDS = {
         "ottla.cli.cluster.status", "show whether the cluster is healthy, and why not"
     ),
     "topic": Command("ottla.cli.topics.topic", "create, list, describe, change and delete topics"),
+    "user": Command("ottla.cli.users.user", "list, add and delete users that log in by SCRAM"),
     "group": Command(
         "ottla.cli.groups.group", "list, describe, reset and delete groups of consumers"
     ),

@@ -16,8 +16,10 @@ from ottla.client.admin_parts.admin_replicas import ReplicaCalls
 from ottla.client.admin_parts.admin_telemetry import TelemetryCalls
 from ottla.client.admin_parts.admin_topics import TopicCalls
 from ottla.client.admin_parts.admin_transactions import TransactionCalls
+from ottla.client.admin_parts.admin_users import UserCalls
 from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import open_cluster
+from ottla.model.settings.client_security import ClientSecurity
 
 ANSWER_WAIT_S = 5.0
 """Time for an answer that a broker sends when the time it was given is over; with less a slow
@@ -32,6 +34,7 @@ class Admin(
     GroupCalls,
     TransactionCalls,
     QuotaCalls,
+    UserCalls,
     ClusterCalls,
 ):
     """An operator's view; made by `open_admin`."""
@@ -43,11 +46,13 @@ async def open_admin(
     *,
     client_id: str = "ottla",
     timeout_s: float = 30.0,
+    security: ClientSecurity | None = None,
 ) -> AsyncIterator[Admin]:
     """Open an operator's view; `bootstrap` is `host:port,…` of any brokers of the cluster."""
     async with open_cluster(
         addresses_of(bootstrap),
         client_id=client_id,
         request_timeout_s=timeout_s + ANSWER_WAIT_S,
+        login=None if security is None else security.login(),
     ) as cluster:
         yield Admin(cluster, client_id=client_id, timeout_s=timeout_s)

@@ -463,6 +463,7 @@ async def open_consumer(
         addresses_of(bootstrap),
         client_id=config.client_id,
         request_timeout_s=config.request_timeout_ms / 1_000,
+        login=config.login(),
     ) as cluster:
         consumer: Consumer | None = None
         try:

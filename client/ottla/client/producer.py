@@ -380,6 +380,7 @@ async def open_producer(
                 addresses_of(bootstrap),
                 client_id=config.client_id,
                 request_timeout_s=config.request_timeout_ms / 1_000,
+                login=config.login(),
             )
         )
         transactions, gathered = None, Accumulator(config, ends_at_failure=ends_at_failure)

@@ -48,12 +48,14 @@ async def open_in_process_cluster(
     log_dir_count: int = 1,
     directory: Path | None = None,
     settings: Mapping[str, str] | None = None,
+    broker_settings: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[InProcessCluster]:
     """Start one controller and so many brokers; stop them cleanly at the end of the block.
 
     Each broker has `log_dir_count` log directories; with one it is the broker's own directory.
-    `directory` keeps their files over several clusters; without one they are gone at the end.
+    `broker_settings` are for the brokers alone.  `directory` keeps their files over several
+    clusters; without one they are gone at the end.
     """
     copies = str(min(3, broker_count))
     texts = {
@@ -85,6 +87,7 @@ async def open_in_process_cluster(
                     "listeners": f"{LISTENER}://{HOST}:0",
                     "log.dirs": _log_dirs(directory / f"broker-{number}", log_dir_count),
                     **texts,
+                    **(broker_settings or {}),
                 }
             )
             broker = await stack.enter_async_context(open_broker(config, seams=seams))

@@ -21,7 +21,7 @@ from ottla.broker.logs.transaction_questions import (
 from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.request_times import BOUNDS_NS
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.client.network.connection import BrokerConnection, connect
+from ottla.client.network.connection import BrokerConnection, ConnectionLostError, connect
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.internal_topics import TRANSACTIONS_TOPIC
@@ -271,9 +271,13 @@ class QuestionLane:
         if endpoint is None:
             raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         client_id = f"broker-{self._config.node_id}-txn-verifier"
-        return await connect(
-            endpoint.host, endpoint.port, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
-        )
+        try:
+            return await connect(
+                endpoint.host, endpoint.port, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
+            )
+        except RefusedError as refusal:
+            # Why a broker may not log in at another is no answer for a client.
+            raise ConnectionLostError(str(refusal)) from refusal
 
     async def close(self) -> None:
         """Close the connection, if there is one."""

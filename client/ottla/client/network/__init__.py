@@ -2,6 +2,7 @@
 
 bootstrap.py    where a client asks first
 transport.py    how connections are made: TCP, unless the world says otherwise
+login.py        who a client says it is, to brokers that ask
 connection.py   one connection to one broker, whose users take turns
 pipeline.py     one connection with several requests in flight
 broker_link.py  a connection to one broker that comes back

@@ -86,6 +86,7 @@ class BrokerLink(ABC):
             *address,
             client_id=settings.client_id,
             timeout_s=settings.request_timeout_ms / 1_000,
+            login=self._cluster.login,
         )
 
 

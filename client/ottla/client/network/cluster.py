@@ -17,6 +17,7 @@ from ottla.client.network.pipeline import Pipeline, open_pipeline
 from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
+from ottla.model.settings.sasl import SaslLogin
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
@@ -63,7 +64,10 @@ class Cluster:
         *,
         client_id: str = "ottla",
         request_timeout_s: float | None = None,
+        login: SaslLogin | None = None,
     ) -> None:
+        self.login = login
+        """How its connections log in; None as the task does."""
         self.cluster_id: str | None = None
         """As the last answer told it."""
         self.topics: dict[str, KnownTopic] = {}
@@ -278,7 +282,7 @@ class Cluster:
             try:
                 answered.append(await self._at(address))
                 nursery.cancel_scope.cancel()
-            except (ConnectionLostError, ProtocolError) as error:
+            except (ConnectionLostError, ProtocolError, RefusedError) as error:
                 failure = error
             ended.set()
 
@@ -298,7 +302,10 @@ class Cluster:
             if found is None:
                 try:
                     found = await open_pipeline(
-                        *address, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
+                        *address,
+                        client_id=self._client_id,
+                        timeout_s=CONNECT_TIMEOUT_S,
+                        login=self.login,
                     )
                 except ConnectionLostError:
                     self._failed_at[address] = trio.current_time()
@@ -322,9 +329,12 @@ async def open_cluster(
     *,
     client_id: str = "ottla",
     request_timeout_s: float | None = None,
+    login: SaslLogin | None = None,
 ) -> AsyncIterator[Cluster]:
     """Open a view of the cluster behind `bootstrap`; close its connections at the end."""
-    cluster = Cluster(bootstrap, client_id=client_id, request_timeout_s=request_timeout_s)
+    cluster = Cluster(
+        bootstrap, client_id=client_id, request_timeout_s=request_timeout_s, login=login
+    )
     try:
         yield cluster
     finally:

@@ -12,9 +12,11 @@ from typing import TypeVar
 
 import trio
 
+from ottla.client.network.login import LOGIN, log_in
 from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.seams import ByteStream
+from ottla.model.settings.sasl import SaslLogin
 from ottla.wire import apis, codec, headers
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec_types import Message
@@ -50,6 +52,9 @@ class BrokerConnection:
         self._versions: dict[int, tuple[int, int]] = {}
         self._features: dict[str, int] = {}
         """Finalised features and their levels."""
+        self._login: SaslLogin | None = None
+        self._logs_in_again_at: float | None = None
+        """When (trio's clock) the session is to be renewed."""
 
     async def negotiate(self) -> None:
         """Ask which versions the broker speaks; fall back where it does not know our own."""
@@ -66,6 +71,32 @@ class BrokerConnection:
             }
             self._features = {row.name: row.max_version_level for row in answer.finalized_features}
             return
+
+    async def log_in(self, login: SaslLogin) -> None:
+        """Tell the broker who we are; RefusedError where it does not believe that."""
+        async with self._turn:
+            self._login = login
+            await self._log_in()
+
+    async def _log_in(self) -> None:
+        """Log in, with the connection's turn held."""
+        assert self._login is not None
+        renew_after_s = await log_in(self._login, self._ask_in_turn, self.address)
+        self._logs_in_again_at = (
+            None if renew_after_s is None else trio.current_time() + renew_after_s
+        )
+
+    async def _renew(self) -> None:
+        """Log in again where the session is about to end; the turn is held."""
+        if self._logs_in_again_at is not None and trio.current_time() >= self._logs_in_again_at:
+            await self._log_in()
+
+    async def _ask_in_turn(self, message: Message, response: type[R], version: int | None) -> R:
+        api_key = message.API_KEY
+        highest = self.version_of(api_key)
+        version = highest if version is None else min(version, highest)
+        body = await self._exchange_in_turn(api_key, version, codec.encode(message, version))
+        return codec.decode(response, version, body)
 
     def version_of(self, api_key: int) -> int:
         """Return the highest version of an API both sides speak; refuse if there is none."""
@@ -94,6 +125,7 @@ class BrokerConnection:
     async def send(self, message: Message, version: int) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
         async with self._turn:
+            await self._renew()
             await self._send(message.API_KEY, version, codec.encode(message, version))
 
     async def aclose(self) -> None:
@@ -102,15 +134,19 @@ class BrokerConnection:
 
     async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
         async with self._turn:
-            is_answered = False
-            try:
-                correlation_id = await self._send(api_key, version, body)
-                frame = await self._receive_frame()
-                is_answered = True
-            finally:
-                if not is_answered:
-                    # The answer may still come; nobody must take it for that to another request.
-                    self._stream.abort()
+            await self._renew()
+            return await self._exchange_in_turn(api_key, version, body)
+
+    async def _exchange_in_turn(self, api_key: int, version: int, body: bytes) -> memoryview:
+        is_answered = False
+        try:
+            correlation_id = await self._send(api_key, version, body)
+            frame = await self._receive_frame()
+            is_answered = True
+        finally:
+            if not is_answered:
+                # The answer may still come; nobody must take it for that to another request.
+                self._stream.abort()
         found, body_at = headers.decode_response_header(api_key, version, frame)
         if found != correlation_id:
             raise ProtocolError(f"correlation id {found} where {correlation_id} was due")
@@ -181,15 +217,25 @@ async def open_connection(
 
 
 async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> BrokerConnection:
-    """Connect and settle versions; the caller closes."""
+    """Connect, settle versions and log in; the caller closes."""
     return await open_stream(BrokerConnection, host, port, client_id=client_id, timeout_s=timeout_s)
 
 
 async def open_stream(
-    kind: type[C], host: str, port: int, *, client_id: str, timeout_s: float
+    kind: type[C],
+    host: str,
+    port: int,
+    *,
+    client_id: str,
+    timeout_s: float,
+    login: SaslLogin | None = None,
 ) -> C:
-    """Connect, as this kind of connection."""
+    """Connect, as this kind of connection, and log in: as told here, else as the task does.
+
+    Raises RefusedError where the broker does not take the login.
+    """
     address = f"{host}:{port}"
+    login = login or LOGIN.get()
     try:
         with trio.fail_after(timeout_s):
             stream = await TRANSPORT.get().connect(host, port)
@@ -203,6 +249,12 @@ async def open_stream(
                         f"{address} does not answer as a broker ({error}); "
                         "is it a controller's address, or another program's?"
                     ) from error
+                raise
+            try:
+                if login is not None:
+                    await connection.log_in(login)
+            except BaseException:
+                stream.abort()
                 raise
     except trio.TooSlowError:
         raise ConnectionLostError(f"{address} did not answer in {timeout_s:g} s") from None

@@ -19,6 +19,7 @@ from ottla.client.network.connection import (
 )
 from ottla.model.errors import ProtocolError
 from ottla.model.seams import ByteStream
+from ottla.model.settings.sasl import SaslLogin
 from ottla.wire import codec, headers
 from ottla.wire.codec_types import Message
 
@@ -92,15 +93,24 @@ class Pipeline(BrokerConnection):
     async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
         return await self.finish(await self._begin(api_key, version, body))
 
+    async def _exchange_in_turn(self, api_key: int, version: int, body: bytes) -> memoryview:
+        return await self.finish(await self._begin_in_turn(api_key, version, body))
+
     async def _begin(self, api_key: int, version: int, body: bytes) -> Due:
         async with self._turn:
             self._check()
-            try:
-                due = Due(api_key, version, await self._send(api_key, version, body))
-            except BaseException:
-                self._failure = f"a request to {self.address} was cut short"
-                raise
-            self._due.append(due)
+            if self._logs_in_again_at is not None:
+                await self._renew()
+            return await self._begin_in_turn(api_key, version, body)
+
+    async def _begin_in_turn(self, api_key: int, version: int, body: bytes) -> Due:
+        self._check()
+        try:
+            due = Due(api_key, version, await self._send(api_key, version, body))
+        except BaseException:
+            self._failure = f"a request to {self.address} was cut short"
+            raise
+        self._due.append(due)
         return due
 
     async def _take_one(self) -> None:
@@ -122,6 +132,10 @@ class Pipeline(BrokerConnection):
             raise ConnectionLostError(self._failure)
 
 
-async def open_pipeline(host: str, port: int, *, client_id: str, timeout_s: float) -> Pipeline:
-    """Connect and settle versions; the caller closes."""
-    return await open_stream(Pipeline, host, port, client_id=client_id, timeout_s=timeout_s)
+async def open_pipeline(
+    host: str, port: int, *, client_id: str, timeout_s: float, login: SaslLogin | None = None
+) -> Pipeline:
+    """Connect, settle versions and log in; the caller closes."""
+    return await open_stream(
+        Pipeline, host, port, client_id=client_id, timeout_s=timeout_s, login=login
+    )

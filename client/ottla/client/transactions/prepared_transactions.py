@@ -69,6 +69,7 @@ async def complete_transactions(
             addresses_of(bootstrap),
             client_id=config.client_id,
             request_timeout_s=config.request_timeout_ms / 1_000,
+            login=config.login(),
         ) as cluster,
         trio.open_nursery() as nursery,
     ):

@@ -18,6 +18,7 @@ telemetry.py        whether, and how much of it at once
 cordoned.py         log directories that take no new replica
 broker.py           settings of one broker process
 controller.py       settings of one controller process
+client_security.py  how clients log in
 client.py           settings of producers and consumers
 resources.py        what settings belong to, and how one is changed, by number
 dynamic.py          checks for settings that are changed while the cluster runs

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
+from ottla.model.settings.client_security import ClientSecurity
 from ottla.model.settings.declare import SettingKind, setting
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
@@ -12,7 +13,7 @@ could be taken for a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerConfig:
+class ProducerConfig(ClientSecurity):
     """How a producer gathers records into batches, and how long it tries to deliver them."""
 
     acks: str = setting(
@@ -147,7 +148,7 @@ class ProducerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig:
+class ConsumerConfig(ClientSecurity):
     """How a consumer reads, where it begins, and how it belongs to a group."""
 
     auto_offset_reset: str = setting(

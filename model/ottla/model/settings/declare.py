@@ -177,7 +177,9 @@ def setting(
         "has_no_effect_yet": has_no_effect_yet,
         "no_effect_values": no_effect_values,
     }
-    return field(default=default, metadata={"setting": parts})
+    # A password is not shown with the configuration it is part of.
+    shown = kind is not SettingKind.PASSWORD
+    return field(default=default, repr=shown, metadata={"setting": parts})
 
 
 def _kind_of(default: Any) -> SettingKind:

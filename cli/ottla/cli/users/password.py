@@ -1,0 +1,33 @@
+"""Where a password comes from: a prompt without echo, a file, the environment; never an argument.
+
+Arguments of a process can be seen by every user of its machine.
+"""
+
+import os
+import sys
+from getpass import getpass
+from pathlib import Path
+
+from ottla.model.errors import ConfigError
+
+PASSWORD_VARIABLE = "OTTLA_PASSWORD"  # the name of a variable
+
+
+def read_password(path: str | None, user: str) -> str:
+    """Return the password to give a user; ConfigError where there is none."""
+    if path is not None:
+        try:
+            password = Path(path).read_text().removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError("--password-file", f"{path} cannot be read: {error}") from None
+    elif PASSWORD_VARIABLE in os.environ:
+        password = os.environ[PASSWORD_VARIABLE]
+    elif sys.stdin.isatty():
+        password = getpass(f"password of {user}: ")
+        if password != getpass("again: "):
+            raise ConfigError("password", "was typed in two ways")
+    else:
+        password = sys.stdin.readline().removesuffix("\n")
+    if not password:
+        raise ConfigError("password", f"is empty; give it by a file or {PASSWORD_VARIABLE}")
+    return password

@@ -1,0 +1,100 @@
+"""Who a client says it is: SASL from the client's side, over one connection.
+
+`LOGIN` belongs to the task, and to all tasks it starts: what a broker asks of others, and what a
+command asks, logs in without being told by each of its parts.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+import trio
+
+from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.scram import SCRAM_BY_NAME, ScramClient, ScramHash
+from ottla.model.settings.sasl import PLAIN, SaslLogin
+from ottla.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+
+LOGIN: ContextVar[SaslLogin | None] = ContextVar("login", default=None)
+"""How this task's connections log in, where nothing else is said."""
+
+SALTED_PASSWORDS_MAX = 32
+"""Salted passwords that are kept: each takes milliseconds to compute."""
+
+RENEW_AT = 0.85
+"""The part of a session after which it is renewed, as the Java client does."""
+
+HANDSHAKE_VERSION = 1
+"""From this version on tokens have headers."""
+
+Ask = Callable[[Any, type[Any], int | None], Awaitable[Any]]
+"""Sends a request and returns its answer."""
+
+
+async def log_in(login: SaslLogin, ask: Ask, address: str) -> float | None:
+    """Log in; return after how many seconds to log in again, None for never.
+
+    Raises RefusedError where the broker does not take the login.
+    """
+    handshake = await ask(
+        SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, HANDSHAKE_VERSION
+    )
+    code = handshake.error_code
+    if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        served = ", ".join(handshake.mechanisms)
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            f"the broker at {address} does not serve {login.mechanism}, but {served}",
+        )
+    if code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise RefusedError(
+            ErrorCode.ILLEGAL_SASL_STATE, f"the broker at {address} asks for no login there"
+        )
+    _raise_for(code, None)
+
+    async def exchange(token: bytes) -> SaslAuthenticateResponse:
+        answer: SaslAuthenticateResponse = await ask(
+            SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, None
+        )
+        _raise_for(answer.error_code, answer.error_message)
+        return answer
+
+    if login.mechanism == PLAIN:
+        token = f"\0{login.username}\0{login.password}".encode()
+        answer = await exchange(token)
+    else:
+        answer = await _prove(login, exchange)
+    lifetime_ms = answer.session_lifetime_ms
+    return lifetime_ms * RENEW_AT / 1_000 if lifetime_ms > 0 else None
+
+
+async def _prove(
+    login: SaslLogin, exchange: Callable[[bytes], Awaitable[SaslAuthenticateResponse]]
+) -> SaslAuthenticateResponse:
+    """Show by SCRAM that we know the password, and have the broker show that it does too."""
+    hashing = SCRAM_BY_NAME[login.mechanism]
+    client = ScramClient(hashing, login.username, secrets.token_hex(16))
+    first = await exchange(client.first)
+    salt, iterations = client.on_server_first(bytes(first.auth_bytes))
+    salted = await trio.to_thread.run_sync(
+        _salted, hashing, login.password, salt, iterations, abandon_on_cancel=True
+    )
+    last = await exchange(client.final(salted))
+    client.check_server_final(bytes(last.auth_bytes))
+    return last
+
+
+@lru_cache(maxsize=SALTED_PASSWORDS_MAX)
+def _salted(hashing: ScramHash, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashing.salted_password(password, salt, iterations)
+
+
+def _raise_for(code: int, message: str | None) -> None:
+    if code != ErrorCode.NONE:
+        row = row_of(code)
+        raise RefusedError(ErrorCode(row.code), message or row.meaning)

@@ -1,0 +1,208 @@
+"""Two brokers that ask each other and their clients who they are, used by unmodified clients."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import confluent_kafka
+import kafka
+import pytest
+import trio
+from confluent_kafka.admin import AdminClient
+
+from ottla.broker.broker_driver import Broker
+from ottla.client import (
+    ClientSecurity,
+    ConnectionLostError,
+    ConsumerConfig,
+    ProducerConfig,
+    RefusedError,
+    TopicPartition,
+    open_admin,
+    open_consumer,
+    open_producer,
+)
+from ottla.client.network.connection import open_connection
+from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId
+from ottla.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE
+from ottla.wire.messages.metadata_request import MetadataRequest
+from ottla.wire.messages.metadata_response import MetadataResponse
+
+USERS = "USERS"
+SETTINGS = {
+    "listeners": f"PLAINTEXT://{HOST}:0,{USERS}://{HOST}:0",
+    "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{USERS}:SASL_PLAINTEXT",
+    "inter.broker.listener.name": USERS,
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    "listener.name.users.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_al="plain";',
+    "listener.name.users.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required "
+    'username="broker" password="between";',
+}
+PASSWORDS = {"PLAIN": "plain", "SCRAM-SHA-256": "small", "SCRAM-SHA-512": "large"}
+TIMEOUT_S = 60
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Users:
+    """The cluster, and where it asks who its clients are."""
+
+    def __init__(self, cluster: InProcessCluster) -> None:
+        self.cluster = cluster
+        addresses = [broker.addresses[USERS] for broker in cluster.brokers.values()]
+        self.bootstrap = ",".join(f"{host}:{port}" for host, port in addresses)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        while not holds():
+            await trio.sleep(0.05)
+
+
+@pytest.fixture
+async def users() -> AsyncIterator[Users]:
+    """Two brokers; al may log in by every mechanism, and topics are replicated by SCRAM."""
+    async with open_in_process_cluster(broker_count=2, broker_settings=SETTINGS) as cluster:
+        async with open_admin(cluster.bootstrap) as admin:
+            await admin.set_password("broker", "SCRAM-SHA-512", "between")
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                await admin.set_password("al", mechanism, PASSWORDS[mechanism])
+            await admin.create_topic("t", partition_count=2, replication_factor=2)
+        await until(lambda: all(map(_knows_users, cluster.brokers.values())))
+        yield Users(cluster)
+
+
+def _knows_users(broker: Broker) -> bool:
+    credentials = broker.member.image.scram_credentials
+    known = {number: sorted(found) for number, found in credentials.items()}
+    return known == {1: ["al"], 2: ["al", "broker"]}
+
+
+def security(mechanism: str, password: str) -> ClientSecurity:
+    return ClientSecurity(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_username="al",
+        sasl_password=password,
+    )
+
+
+def confluent_settings(bootstrap: str, mechanism: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": "al",
+        "sasl.password": password,
+    }
+
+
+def confluent_round(bootstrap: str, mechanism: str) -> list[bytes | None]:
+    """Produce with acks=all and consume with librdkafka."""
+    settings = confluent_settings(bootstrap, mechanism, PASSWORDS[mechanism])
+    producer = confluent_kafka.Producer(settings)
+    producer.produce("t", mechanism.encode(), partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    consumer = confluent_kafka.Consumer({**settings, "group.id": mechanism})
+    consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
+    found: list[bytes | None] = []
+    while mechanism.encode() not in found:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None
+        assert message.error() is None
+        found.append(message.value())
+    consumer.close()
+    return found
+
+
+def confluent_failure(bootstrap: str, mechanism: str) -> set[str]:
+    """Return which errors librdkafka reports with a wrong password."""
+    found: set[str] = set()
+    settings = confluent_settings(bootstrap, mechanism, "wrong")
+    admin = AdminClient({**settings, "error_cb": lambda error: found.add(error.name())})
+    while "_AUTHENTICATION" not in found:
+        admin.poll(0.2)
+    return found
+
+
+def kafka_python_settings(bootstrap: str, mechanism: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": bootstrap.split(","),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "al",
+        "sasl_plain_password": password,
+    }
+
+
+def kafka_python_round(bootstrap: str, mechanism: str) -> None:
+    settings = kafka_python_settings(bootstrap, mechanism, PASSWORDS[mechanism])
+    producer = kafka.KafkaProducer(**settings, acks="all")
+    producer.send("t", mechanism.encode(), partition=1).get(TIMEOUT_S)
+    producer.close()
+
+
+async def test_clients_that_are_not_ours_log_in(users: Users) -> None:
+    with trio.fail_after(2 * TIMEOUT_S):
+        for mechanism in PASSWORDS:
+            await trio.to_thread.run_sync(confluent_round, users.bootstrap, mechanism)
+            await trio.to_thread.run_sync(kafka_python_round, users.bootstrap, mechanism)
+            await trio.to_thread.run_sync(confluent_failure, users.bootstrap, mechanism)
+    for broker in users.cluster.brokers.values():
+        # acks=all: the other broker has logged in here and followed.
+        for partition in broker.table:
+            if partition.topic == "t":
+                assert partition.isr == {NodeId(1), NodeId(2)}
+
+
+@pytest.mark.parametrize("mechanism", PASSWORDS)
+async def test_our_own_clients_log_in(users: Users, mechanism: str) -> None:
+    login: dict[str, Any] = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_username": "al",
+        "sasl_password": PASSWORDS[mechanism],
+    }
+    with trio.fail_after(TIMEOUT_S):
+        async with open_producer(users.bootstrap, ProducerConfig(**login)) as producer:
+            await (await producer.send("t", b"ours", partition=0))
+        async with open_consumer(users.bootstrap, ConsumerConfig(**login)) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.seek_to_beginning()
+            async for record in consumer:
+                assert record.value == b"ours"
+                break
+        async with open_admin(
+            users.bootstrap, security=security(mechanism, PASSWORDS[mechanism])
+        ) as admin:
+            assert sorted(await admin.describe_users()) == ["al", "broker"]
+
+
+@pytest.mark.parametrize("mechanism", PASSWORDS)
+async def test_a_wrong_password_is_refused_by_its_code(users: Users, mechanism: str) -> None:
+    async def ask(user: str, password: str) -> RefusedError:
+        who = ClientSecurity(
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            sasl_username=user,
+            sasl_password=password,
+        )
+        with pytest.raises(RefusedError) as caught:
+            async with open_admin(users.bootstrap, security=who) as admin:
+                await admin.describe_users()
+        return caught.value
+
+    with trio.fail_after(TIMEOUT_S):
+        wrong, unknown = await ask("al", "wrong"), await ask("nosuch", "wrong")
+    assert wrong.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert (wrong.code, wrong.message) == (unknown.code, unknown.message)
+
+
+async def test_who_does_not_log_in_is_not_served(users: Users) -> None:
+    host, _, port = users.bootstrap.partition(",")[0].rpartition(":")
+    with trio.fail_after(TIMEOUT_S):
+        async with open_connection(host, int(port)) as connection:
+            with pytest.raises(ConnectionLostError):
+                await connection.request(MetadataRequest(topics=None), MetadataResponse)
