@@ -1,8 +1,8 @@
 """Strangers send what they like to real processes, and take nothing from anybody else.
 
-`OTTLA_ORACLE_SECONDS` makes it longer than a minute, `OTTLA_ORACLE_SEED` another one.  What a
-failure needs to be seen again is printed, and kept in `OTTLA_ORACLE_KEEP` (else beside the
-cluster's files).
+It ends after some frames of every API; `OTTLA_ORACLE_SECONDS` is for how long it goes on instead,
+and `OTTLA_ORACLE_SEED` makes it another one.  What a failure needs to be seen again is printed, and
+kept in `OTTLA_ORACLE_KEEP` (else beside the cluster's files).
 """
 
 import os
@@ -18,7 +18,8 @@ from ottla.jepsen.oracles.end_of_process import SETTINGS, BrokerPort, Prey, hunt
 from ottla.jepsen.processes.run_evidence import errors_in
 from ottla.wire.apis import API
 
-SECONDS = float(os.environ.get("OTTLA_ORACLE_SECONDS", "60"))
+SECONDS = float(os.environ.get("OTTLA_ORACLE_SECONDS", "240"))
+FRAME_COUNT = None if "OTTLA_ORACLE_SECONDS" in os.environ else 2_000
 SEED = int(os.environ.get("OTTLA_ORACLE_SEED", "15"))
 LAST_WORDS = 2_000
 
@@ -42,7 +43,9 @@ def test_no_request_ends_a_process_or_a_neighbours_connection(
         BrokerPort(name, processes.node(name).id, processes.node(name).address)
         for name in processes.named("broker")
     ]
-    report = trio.run(partial(hunt, Prey(brokers, deaths), seed=SEED, seconds=SECONDS))
+    report = trio.run(
+        partial(hunt, Prey(brokers, deaths), seed=SEED, seconds=SECONDS, frame_count=FRAME_COUNT)
+    )
     report.unforeseen = [f"{node}: {line}" for node, line in errors_in(processes.plan.directory)]
     print(report)
     if report.violations or report.unforeseen:

@@ -25,7 +25,7 @@ from ottla.storage.disk import RealDisk
 pytestmark = pytest.mark.cluster
 
 SEED = int(os.environ.get("OTTLA_ORACLE_SEED", "1"))
-SECONDS = float(os.environ.get("OTTLA_ORACLE_SECONDS", "30"))
+SECONDS = float(os.environ.get("OTTLA_ORACLE_SECONDS", "10"))
 CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
 READY_S = 60
 UNFORESEEN = "ended by an unexpected error"

@@ -37,6 +37,7 @@ from ottla.model.errors import OttlaError, ProtocolError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.endpoints import parse_address
 from ottla.model.settings.resources import ConfigKind
+from ottla.wire.apis import API
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
@@ -165,8 +166,13 @@ class BrokerHuntReport:
         return "\n".join(lines)
 
 
-async def hunt(prey: Prey, *, seed: int, seconds: float) -> BrokerHuntReport:
-    """Send frames to every broker of a cluster for some seconds; return what they did."""
+async def hunt(
+    prey: Prey, *, seed: int, seconds: float, frame_count: int | None = None
+) -> BrokerHuntReport:
+    """Send frames to every broker of a cluster for some seconds; return what they did.
+
+    With a `frame_count` it ends earlier: once so many were sent, of every API there is.
+    """
     report = BrokerHuntReport(seed)
     async with open_admin(",".join(prey.addresses)) as admin:
         names = await _prepare(admin, prey)
@@ -175,6 +181,8 @@ async def hunt(prey: Prey, *, seed: int, seconds: float) -> BrokerHuntReport:
         served = await _served(prey.brokers[0])
         with trio.move_on_after(seconds):
             async with trio.open_nursery() as nursery:
+                if frame_count is not None:
+                    nursery.start_soon(_end_when_sent, frame_count, report, nursery.cancel_scope)
                 for node in prey.brokers:
                     report.last_frames[node.name] = deque(maxlen=FRAMES_KEPT)
                     partition = led.get(NodeId(node.id), 0)
@@ -186,6 +194,14 @@ async def hunt(prey: Prey, *, seed: int, seconds: float) -> BrokerHuntReport:
                 nursery.start_soon(_watch_controllers, prey, report)
                 nursery.start_soon(_restore, admin)
     return report
+
+
+async def _end_when_sent(
+    frame_count: int, report: BrokerHuntReport, scope: trio.CancelScope
+) -> None:
+    while report.sent.total() < frame_count or not report.sent.keys() >= API.keys():
+        await trio.sleep(0.1)
+    scope.cancel()
 
 
 async def _served(broker: BrokerPort) -> frozenset[int]:
