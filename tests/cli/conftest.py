@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,20 +38,31 @@ class Up:
         found = json.loads((self.directory / "cluster.json").read_text())
         return int(found[f"{role}s"][index]["pid"])
 
-    def stop(self) -> float:
-        """Stop it; return the seconds."""
-        began_at = time.monotonic()
+    def stop(self) -> None:
+        """Stop it, and wait until all its nodes have."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(PATIENCE_S) == 0
-        return time.monotonic() - began_at
 
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    with starting(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def up_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Up]]:
+    """The same for all tests of a module."""
+    with starting(tmp_path_factory.mktemp("up")) as start:
+        yield start
+
+
+@contextmanager
+def starting(directory: Path) -> Iterator[Callable[..., Up]]:
     made: list[Up] = []
 
     def start(*options: str) -> Up:
-        made.append(Up(tmp_path / "data", *options))
+        made.append(Up(directory / "data", *options))
         made[-1].said("is ready")
         return made[-1]
 

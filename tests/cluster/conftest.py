@@ -217,7 +217,7 @@ class Processes:
         self.wait_for(healthy, "a healthy cluster", timeout_s)
         return time.monotonic() - started
 
-    def wait_for(self, ask: Callable[[], T | None], what: str, timeout_s: float = 30.0) -> T:
+    def wait_for(self, ask: Callable[[], T | None], what: str, timeout_s: float = 60.0) -> T:
         """Ask again and again until there is an answer; an unreachable cluster is none."""
         self._seen = None
         deadline = time.monotonic() + timeout_s

@@ -14,10 +14,15 @@ REFUSED = 1
 UNHEALTHY = 2
 
 
+@pytest.fixture(scope="module")
+def cluster(up_for_all: Callable[..., Any]) -> Any:
+    """Three controllers and two brokers, which every test leaves as they were."""
+    return up_for_all("--controllers=3", "--brokers=2", "--port=0")
+
+
 @pytest.fixture
-def ask(up: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """A function that runs a command on a cluster of three and two; returns its code and JSON."""
-    cluster = up("--controllers=3", "--brokers=2", "--port=0")
+def ask(cluster: Any, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """A function that runs a command on the cluster; returns its code and JSON."""
 
     def run_it(*command: str) -> tuple[int, Any]:
         capsys.readouterr()
@@ -47,10 +52,11 @@ def test_a_drained_broker_leads_nothing_until_it_is_brought_back(ask: Callable[.
     assert ask("broker", "drain", "2", "--undo") == (0, {"id": 2, "drained": False})
 
     assert [row["state"] for row in ask("broker", "list")[1]] == ["active", "active"]
+    assert ask("topic", "delete", "t")[0] == 0
 
 
 def test_a_drain_that_leaves_a_partition_without_leader_is_refused(ask: Callable[..., Any]) -> None:
-    assert ask("topic", "create", "t", "--partitions=2", "--replication-factor=1")[0] == 0
+    assert ask("topic", "create", "lone", "--partitions=2", "--replication-factor=1")[0] == 0
 
     code, said = ask("broker", "drain", "2")
 
@@ -58,6 +64,7 @@ def test_a_drain_that_leaves_a_partition_without_leader_is_refused(ask: Callable
     assert "1 partition of broker 2 would be without leader" in said
     assert "--force" in said
     assert ask("broker", "drain", "2", "--force")[0] == 0
+    assert ask("broker", "drain", "2", "--undo")[0] == 0
 
 
 def test_a_broker_that_nobody_knows_is_refused(ask: Callable[..., Any]) -> None:

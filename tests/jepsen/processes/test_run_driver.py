@@ -46,7 +46,7 @@ async def test_an_existing_cluster_gets_load_and_is_left_as_it_was(tmp_path: Pat
             bootstrap=cluster.bootstrap,
             seconds=2.0,
             threads=2,
-            ops_per_s_min=1.0,
+            ops_per_s_min=0.1,
         )
         directories = await run(plan, Store(tmp_path), show=show, say=said.append)
         async with open_cluster(parse_bootstrap(cluster.bootstrap)) as view:
