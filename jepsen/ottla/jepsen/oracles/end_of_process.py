@@ -171,7 +171,7 @@ async def hunt(
 ) -> BrokerHuntReport:
     """Send frames to every broker of a cluster for some seconds; return what they did.
 
-    With a `frame_count` it ends earlier: once so many were sent, of every API there is.
+    With a `frame_count` it ends earlier: at this count, once every API had a frame.
     """
     report = BrokerHuntReport(seed)
     async with open_admin(",".join(prey.addresses)) as admin:
