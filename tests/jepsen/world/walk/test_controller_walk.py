@@ -6,7 +6,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.controller_walk import ControllerWalk
 
-SCHEDULE_COUNT = 200
+SCHEDULE_COUNT = 140
 JOB = Job(engine="walk", subject="controller", budget=ControllerWalk.budget)
 
 

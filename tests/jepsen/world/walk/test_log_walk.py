@@ -6,8 +6,8 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.log_walk import FailingLogWalk, LogWalk
 
-HISTORY_COUNT = 600
-FAILING_COUNT = 300
+HISTORY_COUNT = 300
+FAILING_COUNT = 200
 JOB = Job(engine="walk", subject="log", budget=LogWalk.budget)
 
 

@@ -9,7 +9,7 @@ from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 
 SCHEDULE_COUNT = 1_500
 FORGED_COUNT = 200
-DISK_SCHEDULE_COUNT = 300
+DISK_SCHEDULE_COUNT = 200
 JOB = Job(engine="walk", subject="raft", budget=RaftWalk.budget)
 
 
