@@ -1,5 +1,7 @@
 """Which limit holds for a client: the most specific of eight levels, and how use is counted."""
 
+from random import Random
+
 import pytest
 
 from ottla.model.quota_limits import LEVELS, ClientEntity, Limits, QuotaEntity, limits_of
@@ -63,3 +65,32 @@ def test_only_the_limits_of_one_key_are_taken() -> None:
     assert limits
     assert limits.find("bert", "loader") is None
     assert not limits_of(quotas, "request_percentage")
+
+
+def test_limits_that_changed_are_those_made_of_all() -> None:
+    random = Random(20)
+    parts = [None, ANNA, ANY_USER], [None, LOADER, ANY_CLIENT]
+    entities: list[ClientEntity] = [
+        tuple(sorted(part for part in (user, client_id) if part is not None))
+        for user in parts[0]
+        for client_id in parts[1]
+        if user or client_id
+    ]
+    limits, plain = Limits(), dict[ClientEntity, float]()
+    for step in range(300):
+        changes: dict[ClientEntity, float | None] = {
+            entity: random.choice([None, float(step)]) for entity in random.sample(entities, 3)
+        }
+        before = dict(limits.by_entity)
+        changed = limits.changed(changes)
+        assert limits.by_entity == before, "the limits in force are left as they are"
+        limits = changed
+        for entity, limit in changes.items():
+            plain.pop(entity, None)
+            if limit is not None:
+                plain[entity] = limit
+        fresh = Limits(plain)
+        assert limits.by_entity == plain
+        assert bool(limits) == bool(plain)
+        for client in (("anna", "loader"), ("anna", "x"), ("bert", "loader"), ("bert", "x")):
+            assert limits.find(*client) == fresh.find(*client)

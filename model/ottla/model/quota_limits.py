@@ -5,6 +5,7 @@ client's own names at that level: two users of `<default>` share the limit's fig
 credit.  Seed 003, "entity resolution order"; features QU10, QU11, QU17.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -73,8 +74,26 @@ class Limits:
 
     def __init__(self, by_entity: Mapping[ClientEntity, float] | None = None) -> None:
         self._by_entity = dict(by_entity or {})
-        kinds = {_kind(entity) for entity in self._by_entity}
-        self._levels = [level for level in LEVELS if _kind(level.entity("", "")) in kinds]
+        self._kind_counts = Counter(map(_kind, self._by_entity))
+        self._levels = self._levels_used()
+
+    def changed(self, changes: Mapping[ClientEntity, float | None]) -> "Limits":
+        """Return the limits with some of them set or, by None, removed."""
+        limits = Limits()
+        by_entity = limits._by_entity = self._by_entity.copy()
+        counts = limits._kind_counts = self._kind_counts.copy()
+        for entity, limit in changes.items():
+            if entity in by_entity:
+                counts[_kind(entity)] -= 1
+                del by_entity[entity]
+            if limit is not None:
+                counts[_kind(entity)] += 1
+                by_entity[entity] = limit
+        limits._levels = limits._levels_used()
+        return limits
+
+    def _levels_used(self) -> list[Level]:
+        return [level for level in LEVELS if self._kind_counts[_kind(level.entity("", ""))] > 0]
 
     def __bool__(self) -> bool:
         """Return whether there is any."""
@@ -84,6 +103,11 @@ class Limits:
     def by_entity(self) -> Mapping[ClientEntity, float]:
         """The limits by whom they are for."""
         return self._by_entity
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a limit may be another one the next time it is looked for."""
+        return False
 
     @property
     def have_changed(self) -> bool:

@@ -38,27 +38,35 @@ class _Window:
 class SampledRate:
     """What was recorded lately, per second."""
 
-    __slots__ = ("_shape", "_windows")
+    __slots__ = ("_shape", "_span_ms", "_total", "_window_ms", "_windows")
 
     def __init__(self, shape: WindowShape) -> None:
         self._shape = shape
+        self._window_ms = shape.window_ms
+        self._span_ms = shape.span_ms
         self._windows: deque[_Window] = deque()
+        self._total = 0.0
 
     def record(self, value: float, now_ms: int) -> None:
         """Count a value, which is negative where an earlier one is taken back."""
         windows = self._windows
-        if not windows or now_ms - windows[-1].start_ms >= self._shape.window_ms:
+        if not windows or now_ms - windows[-1].start_ms >= self._window_ms:
             self._drop_old(now_ms)
             windows.append(_Window(now_ms))
         newest = windows[-1]
         newest.total += value
         newest.last_ms = now_ms
+        self._total += value
 
     def per_second(self, now_ms: int) -> float:
         """Return the rate over the windows that still count."""
-        self._drop_old(now_ms)
-        total = sum(window.total for window in self._windows)
-        return total * 1_000 / self.measured_ms(now_ms)
+        measured_ms = self.measured_ms(now_ms)
+        return self._total * 1_000 / measured_ms
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """Return the delay that brings the rate back to a bound."""
+        measured_ms = self.measured_ms(now_ms)
+        return throttle_ms(self._total * 1_000 / measured_ms, bound, measured_ms)
 
     def measured_ms(self, now_ms: int) -> int:
         """Return the time that the rate is measured over.
@@ -69,13 +77,15 @@ class SampledRate:
         shape = self._shape
         elapsed_ms = now_ms - self._windows[0].start_ms if self._windows else 0
         missing = shape.window_count - 1 - elapsed_ms // shape.window_ms
-        return max(1, elapsed_ms + max(0, missing) * shape.window_ms)
+        return max(1, elapsed_ms + missing * shape.window_ms if missing > 0 else elapsed_ms)
 
     def _drop_old(self, now_ms: int) -> None:
         windows = self._windows
-        oldest_ms = now_ms - self._shape.span_ms
+        oldest_ms = now_ms - self._span_ms
         while windows and windows[0].last_ms <= oldest_ms:
-            windows.popleft()
+            self._total -= windows.popleft().total
+            if not windows:
+                self._total = 0.0  # whatever rounding left
 
 
 class SimpleRate(SampledRate):

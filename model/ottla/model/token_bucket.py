@@ -35,10 +35,21 @@ class TokenBucket:
         """Whether nothing more can be saved up, so that the bucket is as good as a new one."""
         return self.tokens >= self.burst
 
-    def spend(self, value: float, now_ms: int) -> None:
-        """Fill the bucket up to now, then take tokens out, or give them back."""
-        self.fill(now_ms)
-        self.tokens = min(self._burst_s * self.per_second, self.tokens - value)
+    def spend(self, value: float, now_ms: int) -> int:
+        """Fill the bucket up to now, then take tokens out, or give them back.
+
+        Return the time until the debt is paid off.
+        """
+        rate = self.per_second
+        tokens = self.tokens
+        elapsed_ms = now_ms - self._at_ms
+        if elapsed_ms > 0:
+            self._at_ms = now_ms
+            tokens += rate * elapsed_ms / 1_000
+        burst = self._burst_s * rate
+        tokens = (burst if tokens > burst else tokens) - value
+        self.tokens = tokens = burst if tokens > burst else tokens
+        return round(-tokens / rate * 1_000) if tokens < 0 else 0
 
     def fill(self, now_ms: int) -> None:
         """Add what came in since the last time."""

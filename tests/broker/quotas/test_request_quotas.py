@@ -159,3 +159,16 @@ def test_what_brokers_send_each_other_is_exempt() -> None:
     world = Charged(request_percentage=1)
 
     assert world.arrive(WRITE_TXN_MARKERS, version=1).charge is None
+
+
+def test_only_what_changed_is_put_in_force_and_the_rest_stays() -> None:
+    world = Charged(producer_byte_rate=100)
+    other = (QuotaEntity("client-id", False, "other"),)
+
+    world.quotas.set_quotas({other: {"producer_byte_rate": 7.0}}, [other])
+
+    produce = world.quotas.produce
+    assert produce.most_at_once("ANONYMOUS", "other", 0) == 70
+    assert produce.most_at_once("ANONYMOUS", "test", 0) == 1_000
+    world.quotas.set_quotas({}, [other, TEST])
+    assert not world.quotas.is_active

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from ottla.model.quota_limits import Limits, Match
-from ottla.model.rates import SampledRate, WindowShape, throttle_ms
+from ottla.model.rates import SampledRate, WindowShape
 from ottla.model.token_bucket import TokenBucket
 
 IDLE_MS_MAX = 3_600_000
@@ -60,15 +60,14 @@ class ClientQuotas:
         self.shape = shape
         self._throttle_ms_max = throttle_ms_max
         self._limits = Limits()
+        self._may_change = False
+        """Whether limits are decided by code of the operator's own."""
+        self.is_active = False
+        """Whether anything is limited: else nothing is measured."""
         self._usages: dict[tuple[str, str], ClientUsage] = {}
         """By the names that usage is counted under, those used last behind."""
         self._found: dict[tuple[str, str], tuple[Match, ClientUsage] | None] = {}
         """What was found for a user and client id since the limits changed."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether anything is limited: else nothing is measured."""
-        return bool(self._limits)
 
     @property
     def usages(self) -> dict[tuple[str, str], ClientUsage]:
@@ -78,6 +77,8 @@ class ClientQuotas:
     def set_limits(self, limits: Limits) -> None:
         """Put other limits in force; what was used stays counted."""
         self._limits = limits
+        self._may_change = limits.may_change
+        self.is_active = bool(limits)
         self._found.clear()
         if not limits:
             self._usages.clear()
@@ -92,13 +93,9 @@ class ClientQuotas:
         rate.record(value, now_ms)
         usage.last_ms = now_ms
         if self._throttle_ms_max is None:
-            usage.bucket.spend(value, now_ms)
-            delay_ms = usage.bucket.throttle_ms
+            delay_ms = usage.bucket.spend(value, now_ms)
         else:
-            delay_ms = min(
-                throttle_ms(rate.per_second(now_ms), match.limit, rate.measured_ms(now_ms)),
-                self._throttle_ms_max,
-            )
+            delay_ms = min(rate.throttle_ms(match.limit, now_ms), self._throttle_ms_max)
         if delay_ms:
             usage.throttled_until_ms = now_ms + delay_ms
         return delay_ms
@@ -120,8 +117,7 @@ class ClientQuotas:
             usage.throttled_until_ms = now_ms + missing_ms
             return Offer(False, missing_ms)
         usage.rate.record(value, now_ms)
-        bucket.spend(value, now_ms)
-        delay_ms = bucket.throttle_ms
+        delay_ms = bucket.spend(value, now_ms)
         if delay_ms:
             usage.throttled_until_ms = now_ms + delay_ms
         return Offer(True, delay_ms)
@@ -150,17 +146,16 @@ class ClientQuotas:
             self._found.clear()
 
     def _find(self, user: str, client_id: str, now_ms: int) -> tuple[Match, ClientUsage] | None:
-        limits = self._limits
-        if not limits:
+        if not self.is_active:
             return None
-        if limits.have_changed:
+        if self._may_change and self._limits.have_changed:
             self._found.clear()
         names = user, client_id
         try:
             return self._found[names]
         except KeyError:
             pass
-        match = limits.find(user, client_id)
+        match = self._limits.find(user, client_id)
         found = None if match is None else (match, self._usage(match, now_ms))
         if max(len(user), len(client_id)) <= NAME_CHARS_MAX:
             if len(self._found) >= USAGES_MAX:

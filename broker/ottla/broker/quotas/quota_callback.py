@@ -81,6 +81,11 @@ class CustomLimits(Limits):
         self._told = now
 
     @property
+    def may_change(self) -> bool:
+        """Return True: the callback decides each time it is asked."""
+        return True
+
+    @property
     def have_changed(self) -> bool:
         """Whether limits found before may not hold now."""
         return bool(self._guarded(False, self._callback.quota_reset_required, self._type))

@@ -3,7 +3,7 @@
 A publisher: it looks at an image only where a quota changed.
 """
 
-from ottla.broker.quotas.connection_quotas import ConnectionQuotas
+from ottla.broker.quotas.connection_quotas import IP, ConnectionQuotas
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
@@ -23,6 +23,8 @@ class QuotaPublisher:
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Put limits in force that changed; what clients used so far stays counted."""
-        if delta.changed_quotas:
-            self._quotas.set_quotas(image.client_quotas)
-            self._connections.set_ip_limits(image.client_quotas)
+        changed = delta.changed_quotas
+        if changed:
+            self._quotas.set_quotas(image.client_quotas, changed)
+            if any(entity[0].type == IP for entity in changed):
+                self._connections.set_ip_limits(image.client_quotas)

@@ -7,7 +7,7 @@ read no further until then (KIP-219), so that a client that does not listen gain
 no limit is set for anyone, a request costs one look.  Features QU01-QU03, QU20, QU22.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.loop_clock import LoopClock
@@ -15,7 +15,7 @@ from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.quotas.quota_callback import CustomLimits
 from ottla.model.limits import FRAME_LENGTH_BYTES
-from ottla.model.quota_limits import ClientEntity, limits_of
+from ottla.model.quota_limits import ClientEntity, Limits, limits_of
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock
 from ottla.model.settings.quotas import (
@@ -35,6 +35,8 @@ QUOTA_TYPES = {
     REQUEST_PERCENTAGE: "REQUEST",
 }
 """What Kafka calls the quota of each limit."""
+
+NO_QUOTAS: Mapping[str, float] = {}
 
 NS_PER_PERCENT = 10_000_000
 """One percent of a second, in which `request_percentage` is measured."""
@@ -130,6 +132,8 @@ class RequestQuotas:
             REQUEST_PERCENTAGE: self.request,
         }
         """The quotas by the keys of their limits."""
+        self._limits: dict[str, Limits] = {}
+        """The limits of the cluster, by their keys."""
         self._custom: dict[str, CustomLimits] = {}
         if custom_limits is not None:
             self._custom = {key: custom_limits(QUOTA_TYPES[key]) for key in self.by_key}
@@ -145,10 +149,21 @@ class RequestQuotas:
         """Return the time on the loop's stopwatch."""
         return self._loop_clock.now_ns()
 
-    def set_quotas(self, quotas: Mapping[ClientEntity, Mapping[str, float]]) -> None:
-        """Put an image's quotas in force."""
+    def set_quotas(
+        self,
+        quotas: Mapping[ClientEntity, Mapping[str, float]],
+        changed: Iterable[ClientEntity] | None = None,
+    ) -> None:
+        """Put an image's quotas in force: those of the entities that changed, or all of them."""
+        entities = None if changed is None else list(changed)
         for key, one in self.by_key.items():
-            limits = limits_of(quotas, key)
+            if entities is None:
+                limits = limits_of(quotas, key)
+            else:
+                limits = self._limits[key].changed(
+                    {entity: quotas.get(entity, NO_QUOTAS).get(key) for entity in entities}
+                )
+            self._limits[key] = limits
             custom = self._custom.get(key)
             if custom is not None:
                 custom.tell(limits)
