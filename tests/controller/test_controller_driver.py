@@ -26,9 +26,11 @@ from ottla.metadata.records import (
     decode_record,
     no_op_record,
     partition_change_record,
+    scram_credential_record,
 )
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.scram import ScramCredential
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.resources import ConfigKind
@@ -203,12 +205,16 @@ class Played:
 
 
 @asynccontextmanager
-async def playing(*, idle_interval_ms: int = 0) -> AsyncIterator[Played]:
+async def playing(
+    *, idle_interval_ms: int = 0, first_records: Sequence[Record] = ()
+) -> AsyncIterator[Played]:
     """A controller that is active, in a cluster without brokers."""
     errors = UnexpectedErrors()
     config = ControllerConfig(quorum=QuorumConfig(idle_interval_ms_max=idle_interval_ms))
     quorum, clock = PlayedQuorum(), VirtualClock()
-    controller = Controller(quorum, config, IDENTITY, clock, CountingRng())
+    controller = Controller(
+        quorum, config, IDENTITY, clock, CountingRng(), first_records=first_records
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Upkeep(controller, config, errors).run)
         await wait_all_tasks_blocked()
@@ -216,6 +222,17 @@ async def playing(*, idle_interval_ms: int = 0) -> AsyncIterator[Played]:
         await controller.wait_active()
         yield Played(controller, quorum, clock, errors)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_new_cluster_begins_with_the_users_it_was_formatted_with(
+    autojump_clock: MockClock,
+) -> None:
+    credential = ScramCredential(b"salt", b"stored", b"server", 4_096)
+    first = [scram_credential_record("al", 1, credential)]
+    async with playing(first_records=first) as played:
+        await played.register(1)
+        assert played.quorum.committed.scram_credentials[1]["al"] == credential
+        assert played.quorum.committed.features
 
 
 async def test_an_answer_tells_where_its_records_end(autojump_clock: MockClock) -> None:

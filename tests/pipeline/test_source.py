@@ -70,7 +70,10 @@ SENTENCES = [
     ({"subscribe": "nope"}, r"^there is no topic 'nope'$"),
     ({"assign": '{"TOPIC": [0, 7]}'}, r"^there is no partition .*-7$"),
     ({"subscribe": "TOPIC", "includeHeader": "true"}, r"^includeheader: .* is it includeHeaders\?"),
-    ({"subscribe": "TOPIC", "kafka.sasl.mechanism": "PLAIN"}, r"^kafka.sasl.mechanism: can not be"),
+    (
+        {"subscribe": "TOPIC", "kafka.sasl.mechanism": "PLAIN"},
+        r"^kafka.security.protocol: is not",
+    ),
     (
         {"subscribe": "TOPIC", "startingOffsets": '{"TOPIC": {"0": 7}}'},
         r"^startingOffsets names offset 7 of .*-0, whose log has \[0, 1\);",

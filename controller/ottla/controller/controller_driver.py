@@ -85,7 +85,9 @@ class Controller:
         clock: Clock,
         rng: Rng,
         compute: Compute = compute_inline,
+        first_records: Sequence[Record] = (),
     ) -> None:
+        self._first_records = tuple(first_records)
         self._beside = compute
         self._member = member
         self._config = config
@@ -301,7 +303,7 @@ class Controller:
         if not self.image.features:
             minimum = topic_default(EMPTY, self._config, "min.insync.replicas").value
             assert minimum is not None
-            records = bootstrap_records(min_insync_replicas=int(minimum))
+            records = bootstrap_records(min_insync_replicas=int(minimum)) + self._first_records
             first = decided(self.image, records, None, is_atomic=True)
             await self._append(self._prepared(first, self.image)[1], epoch)
         return epoch

@@ -10,7 +10,11 @@ from ottla.controller.own_telemetry_driver import ControllerTelemetry
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.node.identity import prepare_controller_directory, quorum_identity
+from ottla.node.identity import (
+    prepare_controller_directory,
+    quorum_identity,
+    read_first_records,
+)
 from ottla.node.process_driver import freeze_long_lived_objects, open_stop_signal
 from ottla.node.quorum_driver import open_quorum_member
 from ottla.node.seams import NodeSeams
@@ -90,7 +94,8 @@ async def _serve(
         ) as member,
         trio.open_nursery() as nursery,
     ):
-        controller = Controller(member, config, identity, clock, rng, seams.compute)
+        first_records = await read_first_records(disk, config.metadata_log_dir)
+        controller = Controller(member, config, identity, clock, rng, seams.compute, first_records)
         own_telemetry = ControllerTelemetry(
             config, controller, member, errors, clock=clock, rng=rng
         )

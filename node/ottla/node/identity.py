@@ -8,11 +8,16 @@ crash while formatting leaves an unformatted directory.
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY
+from ottla.metadata.records import Record
+from ottla.metadata.snapshot import records_of
 from ottla.model.errors import ConfigError
 from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
+from ottla.node.record_batches import replay
 from ottla.node.snapshot_file import SnapshotFile
 from ottla.raft import snapshot
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint, VoterSet
@@ -28,6 +33,9 @@ from ottla.storage.meta_properties import (
 
 CONTROLLER_LISTENER = "CONTROLLER"
 
+FIRST_RECORDS_FILE = "bootstrap.checkpoint"
+"""The records that a new cluster begins with, under Kafka's name."""
+
 BRING_BACK = "bring the old directory back, as a wiped controller may not vote"
 
 
@@ -39,12 +47,14 @@ async def format_directories(
     node_id: NodeId,
     metadata_log_dir: str | None = None,
     initial_voters: VoterSet | None = None,
+    first_records: Sequence[Record] = (),
     wall_ms: int = 0,
 ) -> None:
     """Give each directory (path to id) its identity; ConfigError where one has one already.
 
     With `initial_voters` the metadata log's directory gets the bootstrap snapshot that names them;
-    the same set must be given on every controller.
+    the same set must be given on every controller.  `first_records` are what a new cluster begins
+    with besides its features; the controller that is active first writes those of its own file.
     """
     for path in directories:
         if await read_meta_properties(disk, path) is not None:
@@ -53,6 +63,13 @@ async def format_directories(
         assert metadata_log_dir is not None
         assert metadata_log_dir in directories
         await _write_bootstrap_snapshot(disk, metadata_log_dir, initial_voters, wall_ms)
+        if first_records:
+            file = SnapshotFile(
+                id=snapshot.BOOTSTRAP_ID, last_contained_timestamp_ms=wall_ms, voters=None
+            )
+            await disk.write_atomically(
+                f"{metadata_log_dir}/{FIRST_RECORDS_FILE}", b"".join(file.batches(first_records))
+            )
     for path, directory_id in directories.items():
         await disk.makedirs(path)
         properties = MetaProperties(
@@ -61,6 +78,20 @@ async def format_directories(
         await disk.write_atomically(
             f"{path}/{META_PROPERTIES_FILE}", format_meta_properties(properties)
         )
+
+
+async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record, ...]:
+    """Return what a new cluster is to begin with besides its features.
+
+    Raises CorruptDataError where the file is damaged.
+    """
+    try:
+        data = await disk.read_file(f"{metadata_log_dir}/{FIRST_RECORDS_FILE}")
+    except FileNotFoundError:
+        return ()
+    delta = MetadataDelta(EMPTY)
+    replay(delta, bytes(data))
+    return tuple(records_of(delta.image))
 
 
 async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:

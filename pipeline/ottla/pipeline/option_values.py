@@ -89,12 +89,14 @@ def _client(
         key = name.removeprefix(KAFKA)
         if key in set_by_spark:
             raise ConfigError(name, f"may not be set: {set_by_spark[key]}")
-        if key == "security.protocol" and text.strip().upper() != "PLAINTEXT":
-            raise ConfigError(name, f"is {text!r}; this client speaks PLAINTEXT only")
-        if key.startswith(("sasl.", "ssl.")):
-            raise ConfigError(name, "can not be honoured: this client has no TLS and no SASL yet")
-        if name in IGNORED or name == BOOTSTRAP or key == "security.protocol":
+        if key.startswith("ssl."):
+            raise ConfigError(name, "can not be honoured: this client has no TLS yet")
+        if name in IGNORED or name == BOOTSTRAP:
             continue
+        if key == "security.protocol":
+            text = text.upper()
+            if text.strip() == "PLAINTEXT":
+                continue
         if key not in known:
             raise ConfigError(name, unknown(name, (KAFKA + one for one in known)))
         try:
@@ -103,7 +105,7 @@ def _client(
             raise ConfigError(name, error.problem) from None
         found[key] = text.strip()
     try:
-        load(client, found)
+        load(client, found)[0].login()
     except ConfigError as error:
         raise ConfigError(KAFKA + error.setting, error.problem) from None
     return tuple(found.items())

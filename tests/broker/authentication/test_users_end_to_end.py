@@ -174,6 +174,12 @@ async def test_our_own_clients_log_in(users: Users, mechanism: str) -> None:
             async for record in consumer:
                 assert record.value == b"ours"
                 break
+        member = ConsumerConfig(**login, group_id="g", auto_offset_reset="earliest")
+        async with open_consumer(users.bootstrap, member) as consumer:
+            consumer.subscribe(["t"])
+            async for record in consumer:
+                assert record.value == b"ours"
+                break
         async with open_admin(
             users.bootstrap, security=security(mechanism, PASSWORDS[mechanism])
         ) as admin:

@@ -1,10 +1,19 @@
 """`ottla storage format`: an identity for a directory, once."""
 
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
+import trio
 
+from ottla.cli.cluster.add_scram import first_credential
 from ottla.cli.main import run
+from ottla.metadata.fold import apply_all
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.errors import ConfigError
+from ottla.model.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
+from ottla.node.identity import read_first_records
+from ottla.storage.disk import RealDisk
 
 CLUSTER_ID = "K0lbLvxZTqKDhfSnhqsLnw"
 IDS = ("LgU8y1xiQCGivTtmzu3cCw", "AiWIXYG3R1aaK78FtukWQQ", "umC3TV_LRoCBnHHlVE-jIQ")
@@ -12,7 +21,7 @@ VOTERS = "101@one:9093,102@two:9093,103@three:9093"
 LIST = ",".join(f"{voter}:{id_}" for voter, id_ in zip(VOTERS.split(","), IDS, strict=True))
 
 
-def formatted(directory: Path, node_id: int, initial: str = LIST) -> int:
+def formatted(directory: Path, node_id: int, initial: str = LIST, *more: str) -> int:
     directory.mkdir(exist_ok=True)
     path = directory / "controller.properties"
     path.write_text(
@@ -20,7 +29,7 @@ def formatted(directory: Path, node_id: int, initial: str = LIST) -> int:
         f"controller.quorum.voters={VOTERS},104@four:9093\n"
     )
     options = [f"--config={path}", f"--cluster-id={CLUSTER_ID}", f"--initial-controllers={initial}"]
-    return run(["storage", "format", *options])
+    return run(["storage", "format", *options, *more])
 
 
 def test_controllers_formatted_on_three_machines_begin_with_the_same_bytes(tmp_path: Path) -> None:
@@ -50,3 +59,63 @@ def test_a_list_nobody_understands_says_what_is_allowed(
 ) -> None:
     assert formatted(tmp_path, 101, "101@one:9093") == 1
     assert "it must be id@host:port:directoryId" in capsys.readouterr().err
+
+
+# Users that a cluster begins with.
+
+
+def test_users_lie_ready_for_the_first_controller(tmp_path: Path) -> None:
+    more = (
+        "--add-scram=SCRAM-SHA-256=[name=al,password=hush,iterations=8192]",
+        "--add-scram=SCRAM-SHA-512=[name=broker,password=between]",
+    )
+    assert formatted(tmp_path, 101, LIST, *more) == 0
+
+    async def body() -> MetadataImage:
+        async with RealDisk() as disk:
+            return apply_all(EMPTY, await read_first_records(disk, str(tmp_path / "metadata")))
+
+    credentials = trio.run(body).scram_credentials
+    assert {number: list(users) for number, users in credentials.items()} == {
+        1: ["al"],
+        2: ["broker"],
+    }
+    found = credentials[1]["al"]
+    assert found == ScramCredential.of_password(SCRAM_SHA_256, "hush", found.salt, 8_192)
+    assert b"hush" not in (tmp_path / "metadata" / "bootstrap.checkpoint").read_bytes()
+
+
+def test_a_salted_password_is_taken_as_kafkas_tool_takes_it() -> None:
+    salted = SCRAM_SHA_512.salted_password("pw", b"salt", 4_096)
+    text = b64encode(salted).decode()
+    record = first_credential(
+        f'SCRAM-SHA-512=[name="a,l", iterations=4096,salt=c2FsdA==,saltedpassword="{text}"]'
+    )
+    expected = ScramCredential.of_password(SCRAM_SHA_512, "pw", b"salt", 4_096)
+    assert apply_all(EMPTY, [record]).scram_credentials[2]["a,l"] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "must be MECHANISM=[…], one of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("PLAIN=[name=al,password=hush]", "must be MECHANISM=[…]"),
+        ("SCRAM-SHA-256=[password=hush]", "must have name="),
+        ("SCRAM-SHA-256=[name=al]", "must have either password= or saltedpassword="),
+        ("SCRAM-SHA-256=[name=al,password=]", "has an empty password="),
+        ("SCRAM-SHA-256=[name=al,password=hush,password=hush]", "may have each of name, "),
+        ("SCRAM-SHA-256=[name=al,word=hush]", "may have each of name, "),
+        ("SCRAM-SHA-256=[name=al,password=hush,iterations=1]", "must have iterations= of 4096 to"),
+        ("SCRAM-SHA-256=[name=al,password=hush,salt=!]", "must have salt= in base64"),
+        ("SCRAM-SHA-256=[name=al,saltedpassword=YWJj]", "must have salt= with saltedpassword="),
+        (
+            "SCRAM-SHA-256=[name=al,salt=YWJj,saltedpassword=YWJj]",
+            "must have saltedpassword= of 32 bytes",
+        ),
+    ],
+)
+def test_a_user_that_cannot_be_is_refused_without_the_password(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        first_credential(text)
+    assert str(caught.value).startswith(f"--add-scram: {sentence}")
+    assert "hush" not in str(caught.value)

@@ -123,8 +123,11 @@ SAYS = [
     ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer: may not be set: keys are shipped"),
     ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit: may not be set"),
     ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset: may not be set: use"),
-    ({"kafka.security.protocol": "SASL_SSL"}, "this client speaks PLAINTEXT only"),
-    ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism: can not be honoured"),
+    (
+        {"kafka.security.protocol": "SASL_SSL"},
+        "'SASL_SSL'; it must be one of PLAINTEXT, SASL_PLAINTEXT",
+    ),
+    ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.security.protocol: is not SASL_PLAINTEXT"),
     ({"kafka.ssl.truststore.location": "x"}, "kafka.ssl.truststore.location: can not be honoured"),
     ({"kafka.fetch.min.byte": "1"}, "there is no such option; is it kafka.fetch.min.bytes?"),
     ({"kafka.fetch.min.bytes": "x"}, "kafka.fetch.min.bytes: is 'x'; it must be an integer"),

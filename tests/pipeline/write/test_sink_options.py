@@ -47,7 +47,7 @@ def test_a_target_knows_where_what_and_how_and_travels_to_the_tasks() -> None:
         ),
         (
             {"topic": "t", "kafka.security.protocol": "SSL"},
-            "kafka.security.protocol: is 'SSL'; this client speaks PLAINTEXT only",
+            "kafka.security.protocol: is 'SSL'; it must be one of PLAINTEXT, SASL_PLAINTEXT",
         ),
         (
             {"topic": "t", "txnAppId": "a"},

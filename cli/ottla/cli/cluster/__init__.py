@@ -11,6 +11,7 @@ One node
 controller.py             `ottla controller`
 broker.py                 `ottla broker FILE`
 storage.py                `ottla storage`: format directories
+add_scram.py              the users that a new cluster begins with
 node_process.py           what both kinds of node share
 doctor.py                 `ottla doctor`: Spark on this machine, retention of a cluster
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from uuid import UUID
 
+from ottla.cli.cluster.add_scram import first_credential
 from ottla.cli.common import print_table, run_async
 from ottla.cli.terminal import say
 from ottla.model.errors import ConfigError, CorruptDataError
@@ -32,6 +33,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ID@HOST:PORT:DIRECTORY_ID,…",
         help="the first voters; the same list on every controller",
     )
+    format_.add_argument(
+        "--add-scram",
+        "-S",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=…,password=…]",
+        help="a user that the cluster begins with; the same on every controller. Also iterations=, "
+        "salt= and saltedpassword= (base64)",
+    )
     verbs.add_parser("random-uuid", help="print an id for a new cluster or directory")
 
 
@@ -51,6 +61,7 @@ def _format(arguments: argparse.Namespace) -> int:
         raise ConfigError("--config", f"{path} is not there") from None
     roles = texts.get("process.roles", "controller" if arguments.initial_controllers else "broker")
     voters = parse_initial_controllers(arguments.initial_controllers)
+    first_records = [first_credential(text) for text in arguments.add_scram]
     metadata_log_dir: str | None = None
     directories: tuple[str, ...]
     if roles == "controller":
@@ -66,6 +77,8 @@ def _format(arguments: argparse.Namespace) -> int:
                 "--initial-controllers",
                 f"does not name this controller, {node_id}; give every controller the same list",
             )
+    elif first_records:
+        raise ConfigError("--add-scram", "is for controllers: they keep the users")
     else:
         broker = load_broker_config(texts)[0]
         node_id = broker.node_id
@@ -87,6 +100,7 @@ def _format(arguments: argparse.Namespace) -> int:
                 node_id=node_id,
                 metadata_log_dir=metadata_log_dir,
                 initial_voters=voters,
+                first_records=first_records,
             )
         return 0
 

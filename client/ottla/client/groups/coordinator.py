@@ -145,7 +145,11 @@ class Coordinator:
             if self._pipeline is None:
                 host, port = await self._find()
                 self._pipeline = await open_pipeline(
-                    host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
+                    host,
+                    port,
+                    client_id=self._client_id,
+                    timeout_s=CONNECT_TIMEOUT_S,
+                    login=self._cluster.login,
                 )
             return self._pipeline
 

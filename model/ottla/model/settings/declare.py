@@ -76,12 +76,13 @@ class Definition:
 
     def value_of(self, text: str) -> Any:
         """Return the value that a text stands for; raise ConfigError naming what is allowed."""
+        given = "not readable" if self.kind is SettingKind.PASSWORD else repr(text)
         try:
             value = self._parsed(text.strip())
         except ValueError:
-            raise ConfigError(self.key, f"is {text!r}; it must be {self.allowed()}") from None
+            raise ConfigError(self.key, f"is {given}; it must be {self.allowed()}") from None
         if not self._is_within_bounds(value):
-            raise ConfigError(self.key, f"is {text!r}; it must be {self.allowed()}")
+            raise ConfigError(self.key, f"is {given}; it must be {self.allowed()}")
         return value
 
     def allowed(self) -> str:

@@ -65,6 +65,7 @@ class Asking:
                 parse_bootstrap(options.bootstrap),
                 client_id=self._config.client_id,
                 request_timeout_s=self._config.request_timeout_ms / 1_000,
+                login=self._config.login(),
             )
         )
         self._coordinators: dict[str, Coordinator] = {}

@@ -281,6 +281,7 @@ class RangeFetcher:
                 *address,
                 client_id=self._config.client_id,
                 timeout_s=self._config.request_timeout_ms / 1_000,
+                login=self._cluster.login,
             )
             self._links[node] = link
         return link
@@ -302,6 +303,7 @@ async def open_range_fetcher(
         addresses_of(options.bootstrap),
         client_id=config.client_id,
         request_timeout_s=config.request_timeout_ms / 1_000,
+        login=config.login(),
     ) as cluster:
         fetcher = RangeFetcher(cluster, ranges, options)
         try:

@@ -85,7 +85,10 @@ async def open_notes(
     timeout_s, group = config.request_timeout_ms / 1_000, note_group(target, write)
     async with (
         open_cluster(
-            addresses_of(target.bootstrap), client_id=config.client_id, request_timeout_s=timeout_s
+            addresses_of(target.bootstrap),
+            client_id=config.client_id,
+            request_timeout_s=timeout_s,
+            login=config.login(),
         ) as cluster,
         open_coordinator(cluster, group, client_id=config.client_id) as coordinator,
     ):
