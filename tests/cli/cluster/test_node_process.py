@@ -69,10 +69,10 @@ def test_one_set_of_settings_may_serve_both_roles(
 def test_a_setting_without_effect_is_warned_of_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config_with(tmp_path, "log.cleaner.enable=false", "leader.replication.throttled.rate=5")
+    config_with(tmp_path, "log.cleaner.enable=false", "controller.quorum.bootstrap.servers=h:1")
     assert capsys.readouterr().err.splitlines() == [
         "ottla: warning: broker.properties sets log.cleaner.enable, which has no effect yet: "
         "compacted topics are always compacted",
-        "ottla: warning: broker.properties sets leader.replication.throttled.rate, which has no "
-        "effect yet: replication is not throttled",
+        "ottla: warning: broker.properties sets controller.quorum.bootstrap.servers, which has "
+        "no effect yet: the quorum is found by controller.quorum.voters",
     ]

@@ -7,8 +7,8 @@ from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.replication_forgeries import ForgedReplicationWalk
 from ottla.jepsen.world.walk.replication_walk import ReplicationWalk
 
-SCHEDULE_COUNT = 500
-FORGED_SCHEDULE_COUNT = 150
+SCHEDULE_COUNT = 300
+FORGED_SCHEDULE_COUNT = 100
 JOB = Job(engine="walk", subject="replication", budget=ReplicationWalk.budget)
 
 
