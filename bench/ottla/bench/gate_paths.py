@@ -1,4 +1,4 @@
-"""Ten short paths through the code whose instructions the gate counts.
+"""Twelve short paths through the code whose instructions the gate counts.
 
 The requests run through a whole broker core behind one connection (`MiniBroker`): frame, header,
 handler, partition, answer.  Its log lies on a disk in memory and its clock stands, so that a count
@@ -7,10 +7,12 @@ means the same on every machine; what sockets, the kernel and real files cost is
 
 from collections.abc import Callable, Sequence
 
-from ottla.bench.requests import frame_of
+from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
 from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, MiniBroker, id_of
 from ottla.model.ids import Epoch
 from ottla.model.limits import MIB
+from ottla.model.quota_limits import CLIENT_ID, QuotaEntity
+from ottla.model.settings.quotas import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from ottla.storage.log import Log
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import build_batch
@@ -63,6 +65,8 @@ def paths() -> dict[str, Path]:
     log, batch = _log(small), build_batch(SMALL_BATCH)
     return {
         "produce small": _request(small, _produce(build_batch(SMALL_BATCH)), PRODUCE_VERSION),
+        "produce, 1 limit": _request(_limited(1), _produce(batch), PRODUCE_VERSION),
+        "produce, 10k": _request(_limited(10_000), _produce(batch), PRODUCE_VERSION),
         "produce 128 KiB": _request(large, _produce(build_batch(LARGE_BATCH)), PRODUCE_VERSION),
         "fetch small": _request(_filled(SMALL_BATCH), _fetch(), FETCH_VERSION),
         "fetch 128 KiB": _request(_filled(LARGE_BATCH), _fetch(), FETCH_VERSION),
@@ -91,6 +95,17 @@ def _produce(batch: bytes) -> ProduceRequest:
     return ProduceRequest(
         acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
     )
+
+
+def _limited(count: int) -> MiniBroker:
+    """Return a broker on which this count of clients, ours among them, has limits."""
+    broker = MiniBroker(frame_bytes_max=MIB)
+    limits = {PRODUCER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e9}
+    names = (BENCH_CLIENT_ID, *map(str, range(count - 1)))
+    broker.core.quotas.set_quotas(
+        {(QuotaEntity(CLIENT_ID, False, name),): limits for name in names}
+    )
+    return broker
 
 
 def _fetch() -> FetchRequest:

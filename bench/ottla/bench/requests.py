@@ -31,6 +31,7 @@ PRODUCE_VERSION = 9
 METADATA_VERSION = 12
 RECORD_BYTES = 100
 SILENCE_S = 10.0
+BENCH_CLIENT_ID = "ottla-bench"
 
 
 class Small(NamedTuple):
@@ -195,6 +196,6 @@ def answer_to(address: tuple[str, int], frame: bytes) -> bytes:
 
 def frame_of(message: Message, version: int) -> bytes:
     """Return a request as it is sent, its length in front."""
-    header = headers.encode_request_header(message.API_KEY, version, 1, "ottla-bench")
+    header = headers.encode_request_header(message.API_KEY, version, 1, BENCH_CLIENT_ID)
     body = codec.encode(message, version)
     return (len(header) + len(body)).to_bytes(4, "big") + header + body
