@@ -1,13 +1,15 @@
 """Partitions move between brokers while clients write: nothing is lost, nothing stays behind."""
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
 
 pytestmark = pytest.mark.cluster
@@ -228,3 +230,31 @@ def test_the_command_shows_what_is_stuck_and_calls_it_back(
     finally:
         cluster.start("broker 4")
         cluster.wait_healthy()
+
+
+def test_a_throttle_outlives_a_killed_command_until_it_is_verified_away(
+    cluster: Processes, kafka: Admin
+) -> None:
+    cluster.ottla("topic", "create", "slow", "-p", "1", "-r", "1")
+    ((source,),) = cluster.replicas("slow").values()
+    target = 1 + source % 4
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap)
+    for _ in range(40):
+        producer.send("slow", b"v" * 100_000)
+    producer.flush()
+    producer.close()
+    python = (sys.executable, "-m", "ottla.cli", "topic", "reassign", "slow")
+    move = (f"--brokers={target}", "--execute", "--throttle=500k")
+    command = subprocess.Popen([*python, *move, "--bootstrap", cluster.bootstrap])
+    cluster.wait_for(lambda: ongoing(kafka), "the move's begin")
+    command.kill()
+    command.wait()
+    cluster.wait_for(lambda: not ongoing(kafka), "the move's end", 60)
+    (warning,) = cluster.status()["warnings"]
+    assert "still throttles replication to 500,000 bytes/s" in warning
+
+    verified = cluster.ottla("topic", "reassign", "--verify").stderr
+
+    assert "throttle removed from 1 topic" in verified
+    cluster.wait_for(lambda: not cluster.status()["warnings"], "brokers without a throttle")
+    cluster.wait_for(lambda: cluster.replicas("slow") == {0: [target]}, "what it came to", 5)

@@ -31,6 +31,16 @@ def test_a_cluster_whose_logs_are_compacted_all_the_time_keeps_its_promises(expl
     assert outcome.rare["a consumer passes over what was compacted"] > 0
 
 
+def test_replicas_that_move_under_a_throttle_lose_nothing(explored: Any) -> None:
+    outcomes = [run(seed, subject="throttled") for seed in (3, 4)]
+    for outcome in outcomes:
+        explored("C throttled", outcome)
+        assert outcome.violation is None
+    assert sum(outcome.figures["reassignments"] for outcome in outcomes) > 0
+    waits = ("a leader has given as much as it may", "a follower has fetched as much as it may")
+    assert sum(outcome.rare.get(wait, 0) for outcome in outcomes for wait in waits) > 0
+
+
 def test_a_run_played_again_from_its_decisions_is_the_same() -> None:
     first = run(2)
     again = make_engine("whole").run(Chance(2, replay=first.decisions), budget=BUDGET)

@@ -1,0 +1,79 @@
+"""The subject whose replicas are throttled whenever they are out of sync, and move all the time.
+
+The rate is about what clients produce: a replica that moves to a broker copies for many seconds,
+while nodes die around it.
+"""
+
+from typing import ClassVar, NoReturn
+
+import trio
+
+from ottla.client.admin import open_admin
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.whole_cluster import WholeCluster
+from ottla.jepsen.world.whole.workload import ClientWorkload
+
+RATE = "2000"
+LOOK_S = 0.05
+LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+class ThrottledWorkload(ClientWorkload):
+    """Clients of topics whose replicas are all throttled."""
+
+    async def create_topics(self, *, replication_factor: int) -> None:
+        """Make the topics that stay, and throttle their replicas."""
+        await super().create_topics(replication_factor=replication_factor)
+        async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
+            for topic in self._plan.topics:
+                await admin.alter_topic_configs(topic, dict.fromkeys(LISTS, "*"))
+
+
+class ThrottleWatch:
+    """Counts on which side replicas wait."""
+
+    def __init__(self, cluster: SimulatedCluster, rare: Rare) -> None:
+        self._cluster = cluster
+        self._rare = rare
+
+    async def run(self) -> NoReturn:
+        """Look again and again."""
+        while True:
+            for broker in self._cluster.brokers.values():
+                quotas = broker.core.replication_quotas
+                if quotas.leader.is_exceeded():
+                    self._rare.sometimes("a leader has given as much as it may")
+                if quotas.follower.is_exceeded():
+                    self._rare.sometimes("a follower has fetched as much as it may")
+            await trio.sleep(LOOK_S)
+
+
+class ThrottledCluster(WholeCluster):
+    """Whole nodes and clients, and replicas that move under a throttle."""
+
+    subject = "throttled"
+    budget = 8_000
+    only = (
+        *("reassignment",) * 6,
+        *("kill",) * 2,
+        "pause",
+        "restart",
+        "partition",
+    )
+    controller_counts = (1, 1, 3)
+    workload = ThrottledWorkload
+    settings: ClassVar[dict[str, str]] = {
+        "leader.replication.throttled.rate": RATE,
+        "follower.replication.throttled.rate": RATE,
+    }
+    required = (
+        "a partition is reassigned",
+        "a leader has given as much as it may",
+        "a follower has fetched as much as it may",
+        "an in-sync set is full again",
+    )
+
+    def watch_more(self, nursery: trio.Nursery, cluster: SimulatedCluster, rare: Rare) -> None:
+        """Watch the quotas."""
+        nursery.start_soon(ThrottleWatch(cluster, rare).run)
