@@ -10,10 +10,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.controller.controller_metrics import ControllerCounts, controller_registry
 from ottla.controller.main_driver import serve_controller
+from ottla.controller.mutation_quotas import MutationQuotas
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import partition_change_record
 from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.quota_limits import ClientEntity, QuotaEntity
+from ottla.model.rates import WindowShape
 from ottla.model.settings.controller import load_controller_config
 from ottla.telemetry.prometheus_text import render
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -48,6 +51,7 @@ def told(
         committed_offset=lambda: 7,
         wall_ms=lambda: wall_ms,
         now_ms=lambda: 0,
+        mutations=MutationQuotas(WindowShape()),
     )
     return numbers(b"".join(render(registry.collect())).decode())
 
@@ -137,3 +141,37 @@ async def test_a_lone_controller_tells_that_it_is_active(tmp_path: Path) -> None
     assert found["kafka_server_raft_metrics_commit_latency_max"] >= 0
     assert found["kafka_controller_controllereventmanager_eventqueuetimems_count"] > 0
     assert found["process_open_fds"] > 3
+
+
+def test_clients_that_owe_mutations_have_a_series_until_they_saved_up_again() -> None:
+    now_ms = 0
+    mutations = MutationQuotas(WindowShape())
+    registry = controller_registry(
+        ControllerCounts(),
+        is_active=lambda: True,
+        image=lambda: EMPTY,
+        committed_offset=lambda: 0,
+        wall_ms=lambda: 0,
+        now_ms=lambda: now_ms,
+        mutations=mutations,
+    )
+    limits: dict[ClientEntity, dict[str, float]] = {
+        (QuotaEntity("client-id", True, ""),): {"controller_mutation_rate": 2.0}
+    }
+    mutations.charge(
+        limits, api_key=19, api_version=5, user="u", client_id="loader", now_ms=0
+    ).take(32)
+
+    def shown(name: str) -> list[tuple[object, object]]:
+        (family,) = [
+            one for one in registry.collect() if one is not None and one.name.endswith(name)
+        ]
+        return [one for one in family.samples if one is not None]
+
+    assert shown("controllermutation_tokens") == [(("", "loader"), -10.0)]
+    assert shown("controllermutation_throttle_time") == [(("", "loader"), 5_000)]
+    now_ms = 6_000
+    assert shown("controllermutation_tokens") == [(("", "loader"), 2.0)]
+    assert shown("controllermutation_throttle_time") == [(("", "loader"), 0)]
+    now_ms = 16_000
+    assert shown("controllermutation_tokens") == []

@@ -8,9 +8,11 @@ its own image; which of them is active is one number, and who sums it over all e
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
+from ottla.controller.mutation_quotas import MutationQuotas
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.rates import WindowShape
 from ottla.telemetry.instruments import (
     Counter,
     Family,
@@ -32,6 +34,9 @@ BOUNDS_NS = tuple(round(10_000 * 1.25**step) for step in range(76))
 """From 10 µs to more than three minutes, so that a quantile is off by 12 % at most."""
 
 WINDOW_MS = 60_000
+
+MUTATION_SERIES_MAX = 1_000
+"""Limited clients shown: they choose their names, and every series costs the collector memory."""
 
 CONTROLLER = "kafka.controller:type=KafkaController,name="
 STATS = "kafka.controller:type=ControllerStats,name="
@@ -77,12 +82,14 @@ def controller_registry(
     committed_offset: Callable[[], int],
     wall_ms: Callable[[], int],
     now_ms: Callable[[], int],
+    mutations: MutationQuotas,
 ) -> Registry:
     """Return a registry that reads these, each when it is asked."""
     registry = Registry()
     registry.register(lambda: _role(counts, is_active(), image(), committed_offset(), wall_ms()))
     registry.register(lambda: _cluster(image()))
     registry.register(lambda: _work(counts, now_ms()))
+    registry.register(lambda: _mutations(mutations, now_ms()))
     return registry
 
 
@@ -95,6 +102,7 @@ def empty_controller_registry() -> Registry:
         committed_offset=lambda: 0,
         wall_ms=lambda: 0,
         now_ms=lambda: 0,
+        mutations=MutationQuotas(WindowShape()),
     )
 
 
@@ -189,6 +197,36 @@ def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
         summary = summary_of([histogram], now_ms, window_ms=WINDOW_MS, unit=NS_PER_MS)
         mbean = f"{EVENTS}{name}"
         yield Family(prometheus_name(mbean), MetricKind.SUMMARY, text, (), (((), summary),))
+
+
+def _mutations(quotas: MutationQuotas, now_ms: int) -> Iterator[Family]:
+    """Yield the tokens of clients that have not all of them, the latest ones.
+
+    A client whose bucket is full again has no series.
+    """
+    # A list at once: a decision beside the loop may add a bucket.
+    found = [
+        (names, tokens, bucket.per_second)
+        for names, bucket in list(quotas.buckets.items())[-MUTATION_SERIES_MAX:]
+        if (tokens := bucket.tokens_at(now_ms)) < bucket.burst
+    ]
+    for attribute, text, values in (
+        (
+            "tokens",
+            "Partitions that a limited client may still create and delete.",
+            [(names, tokens) for names, tokens, _ in found],
+        ),
+        (
+            "throttle-time",
+            "Milliseconds until a limited client has paid off its debt.",
+            [
+                (names, round(max(0.0, -tokens) / per_second * 1_000))
+                for names, tokens, per_second in found
+            ],
+        ),
+    ):
+        name = prometheus_name(f"kafka.server:type=ControllerMutation,attribute={attribute}")
+        yield Family(name, MetricKind.GAUGE, text, ("user", "client_id"), values)
 
 
 def _order(topic_id: UUID) -> int:

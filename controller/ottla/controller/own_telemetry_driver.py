@@ -56,6 +56,7 @@ class ControllerTelemetry:
             committed_offset=lambda: member.high_watermark - 1,
             wall_ms=self._clock.wall_ms,
             now_ms=self._clock.monotonic_ms,
+            mutations=controller.mutations,
         )
         registry.register(lambda: quorum_families(member, self._clock.monotonic_ms()))
         self.pauses.register(registry)

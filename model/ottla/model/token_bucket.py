@@ -51,6 +51,11 @@ class TokenBucket:
         self.tokens = tokens = burst if tokens > burst else tokens
         return round(-tokens / rate * 1_000) if tokens < 0 else 0
 
+    def tokens_at(self, now_ms: int) -> float:
+        """Return what the bucket has at a time, and leave it as it is."""
+        elapsed_ms = max(0, now_ms - self._at_ms)
+        return min(self.burst, self.tokens + self.per_second * elapsed_ms / 1_000)
+
     def fill(self, now_ms: int) -> None:
         """Add what came in since the last time."""
         elapsed_ms = now_ms - self._at_ms
