@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
 import trio
+from _pytest.runner import runtestprotocol
 
 from ottla.cli.cluster.cluster_file import make_plan
 from ottla.cli.cluster.cluster_format import format_plan
@@ -27,9 +28,29 @@ its garbage side by side, would take more time than it saves."""
 ANSWER_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.1
 TASKS = 2
+SPARKS_PATIENCE = "Timed out while waiting for the Python worker to connect back"
+"""What Spark says of a worker that took ten seconds to start, which no setting of it changes."""
+TRIES = 3
 
 T = TypeVar("T")
 Headers = Sequence[tuple[str, bytes | None]]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test again that failed because the machine was too busy for Spark's patience."""
+    if not isinstance(item, pytest.Function) or Path(__file__).parent not in item.path.parents:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(TRIES):
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not any(one.failed and SPARKS_PATIENCE in one.longreprtext for one in reports):
+            break
+        item._initrequest()
+    for one in reports:
+        item.ihook.pytest_runtest_logreport(report=one)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)
