@@ -21,10 +21,12 @@ from ottla.client import (
     open_consumer,
     open_producer,
 )
+from ottla.client.admin_parts.admin_quotas import QuotaChange
 from ottla.client.network.connection import open_connection
 from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.model.quota_limits import QuotaEntity
 from ottla.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE
 from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse
@@ -36,7 +38,8 @@ SETTINGS = {
     "inter.broker.listener.name": USERS,
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
-    "listener.name.users.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_al="plain";',
+    "listener.name.users.plain.sasl.jaas.config": f"{PLAIN_MODULE} required "
+    'user_al="plain" user_ben="plain";',
     "listener.name.users.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required "
     'username="broker" password="between";',
 }
@@ -212,3 +215,37 @@ async def test_who_does_not_log_in_is_not_served(users: Users) -> None:
         async with open_connection(host, int(port)) as connection:
             with pytest.raises(ConnectionLostError):
                 await connection.request(MetadataRequest(topics=None), MetadataResponse)
+
+
+def produce_throttled(bootstrap: str, user: str, count: int) -> list[int]:
+    """Produce records of 10 kB, one by one; return the throttle times that were told."""
+    throttles: list[int] = []
+    settings = confluent_settings(bootstrap, "PLAIN", "plain")
+    producer = confluent_kafka.Producer(
+        {
+            **settings,
+            "sasl.username": user,
+            "linger.ms": 0,
+            "throttle_cb": lambda event: throttles.append(round(event.throttle_time * 1_000)),
+        }
+    )
+    for _ in range(count):
+        producer.produce("t", bytes(10_000), partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+    return [each for each in throttles if each]
+
+
+async def test_a_quota_of_a_user_holds_for_who_logged_in(users: Users) -> None:
+    owner = (QuotaEntity("user", False, "al"),)
+    with trio.fail_after(2 * TIMEOUT_S):
+        async with open_admin(users.cluster.bootstrap) as admin:
+            change = QuotaChange(owner, {"producer_byte_rate": 10_000.0})
+            assert await admin.alter_quotas([change]) == [None]
+        await until(
+            lambda: all(
+                owner in broker.member.image.client_quotas
+                for broker in users.cluster.brokers.values()
+            )
+        )
+        assert await trio.to_thread.run_sync(produce_throttled, users.bootstrap, "ben", 12) == []
+        assert await trio.to_thread.run_sync(produce_throttled, users.bootstrap, "al", 12) != []

@@ -81,7 +81,12 @@ class BrokerConnection:
     async def _log_in(self) -> None:
         """Log in, with the connection's turn held."""
         assert self._login is not None
-        renew_after_s = await log_in(self._login, self._ask_in_turn, self.address)
+        try:
+            renew_after_s = await log_in(self._login, self._ask_in_turn, self.address)
+        except BaseException:
+            # Half a login is of no use to the next request.
+            self._stream.abort()
+            raise
         self._logs_in_again_at = (
             None if renew_after_s is None else trio.current_time() + renew_after_s
         )
