@@ -10,7 +10,8 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 
-THROTTLED = "follower.replication.throttled.replicas"
+COPY_RATE = "remote.log.manager.copy.max.bytes.per.second"
+FETCH_RATE = "remote.log.manager.fetch.max.bytes.per.second"
 
 
 def image_with(configs: dict[tuple[int, str], dict[str, str]]) -> MetadataImage:
@@ -25,31 +26,27 @@ async def test_a_setting_without_effect_is_warned_about_once(
     settings = SettingsWithoutEffect()
     first = image_with(
         {
-            (TOPIC_RESOURCE, "orders"): {THROTTLED: "*", "segment.ms": "9"},
-            (TOPIC_RESOURCE, "users"): {THROTTLED: "*"},
+            (BROKER_RESOURCE, "1"): {COPY_RATE: "1000", "log.segment.bytes": "1048576"},
+            (BROKER_RESOURCE, "2"): {COPY_RATE: "1000"},
             (TOPIC_RESOURCE, "plain"): {"cleanup.policy": "compact"},
             (TOPIC_RESOURCE, "__consumer_offsets"): {"min.compaction.lag.ms": "1"},
         }
     )
     later = image_with(
         {
-            (TOPIC_RESOURCE, "plain"): {THROTTLED: "*"},
-            (BROKER_RESOURCE, ""): {"leader.replication.throttled.rate": "1000"},
+            (BROKER_RESOURCE, "3"): {COPY_RATE: "1000"},
+            (BROKER_RESOURCE, ""): {FETCH_RATE: "1000"},
         }
     )
     with caplog.at_level(logging.WARNING, logger="ottla.broker"):
         await settings.publish(MetadataDelta.between(EMPTY, first), first)
-        assert len(caplog.messages) == 1
-        assert (
-            caplog.messages[0].endswith(
-                f" sets {THROTTLED}=*, which has no effect yet: replication is not throttled; "
-                "so may others"
-            )
-            or "users" in caplog.messages[0]
-        )
+        assert caplog.messages == [
+            f"broker 1 sets {COPY_RATE}=1000, which has no effect yet: there is no remote "
+            "storage; so may others"
+        ]
         caplog.clear()
         await settings.publish(MetadataDelta.between(first, later), later)
     assert caplog.messages == [
-        "broker default sets leader.replication.throttled.rate=1000, which has no effect yet: "
-        "replication is not throttled; so may others"
+        f"broker default sets {FETCH_RATE}=1000, which has no effect yet: there is no remote "
+        "storage; so may others"
     ]
