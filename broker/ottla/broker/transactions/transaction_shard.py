@@ -93,7 +93,7 @@ class TransactionShard:
     ) -> None:
         """`server_version` returns the level of transaction.version that the cluster has now."""
         self._config = config
-        self._index = index
+        self.index = index
         self._coordinator_epoch = coordinator_epoch
         self._take_id = take_id
         self._server_version = server_version
@@ -365,7 +365,7 @@ class TransactionShard:
                 is_commit=facts.status is TransactionStatus.PREPARE_COMMIT,
                 transaction_version=facts.client_version,
                 partitions=facts.partitions,
-                state_partition=self._index,
+                state_partition=self.index,
                 coordinator_epoch=self._coordinator_epoch,
             )
         )

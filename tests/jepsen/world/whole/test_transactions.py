@@ -12,7 +12,10 @@ def run(subject: str, seed: int, budget: int) -> RunOutcome:
     return make_engine("whole", subject).run(Chance(seed), budget=budget)
 
 
-@pytest.mark.parametrize(("subject", "seed"), [("transactions", 8), ("transactions-compacted", 2)])
+@pytest.mark.parametrize(
+    ("subject", "seed"),
+    [("transactions", 8), ("transactions-compacted", 2), ("transactions-coordinators", 1)],
+)
 def test_transactions_of_a_cluster_under_fire_are_whole(
     explored: Any, subject: str, seed: int
 ) -> None:

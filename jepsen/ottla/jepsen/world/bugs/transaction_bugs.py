@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from ottla.broker.groups.effects import Instant
 from ottla.broker.groups.pending_offsets import PendingOffsets
 from ottla.broker.transactions import transaction_rules, transaction_shard
-from ottla.broker.transactions.transaction import Transaction, TransactionFacts
+from ottla.broker.transactions.transaction import PREPARED, Transaction, TransactionFacts
 from ottla.broker.transactions.transaction_rules import NamedProducer
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
@@ -60,6 +61,26 @@ def _aborts_written_as_commits() -> Any:
     return patched(TransactionShard, _send_markers=send)
 
 
+def _marked_before_prepared() -> Any:
+    original = TransactionShard._write
+
+    def write(
+        self: TransactionShard,
+        transaction: Transaction,
+        facts: TransactionFacts,
+        asker: Any,
+        answer: Any,
+    ) -> None:
+        original(self, transaction, facts, asker, answer)
+        if facts.status in PREPARED:
+            prepare = self._effects.writes[-1]
+            prepare.on_committed(Instant(0, facts.last_update_ms))
+            prepare.on_committed = lambda now: None
+            prepare.on_refused = lambda: None
+
+    return patched(TransactionShard, _write=write)
+
+
 def _stable_at_the_high_watermark() -> Any:
     return patched(ReadableLog, last_stable_offset=property(lambda self: self.high_watermark))
 
@@ -93,13 +114,14 @@ def _mutant(
     *,
     found_at: int = 0,
     budget: int = 3_000,
+    subject: str = "transactions",
 ) -> Mutant:
     """Return a mutant, in every test run where the seed at which it dies is cheap."""
     return Mutant(
         name=f"txn-{name}",
         sentence=sentence,
         engine="whole",
-        subject="transactions",
+        subject=subject,
         plant=plant,
         seed_count=60,
         first_seed=found_at,
@@ -138,6 +160,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "the marker of an aborted transaction says that it is committed",
         _aborts_written_as_commits,
         found_at=8,
+    ),
+    _mutant(
+        "marked-early",
+        "markers are written before it is committed that their transaction is prepared",
+        _marked_before_prepared,
+        found_at=1,
+        budget=8_000,
+        subject="transactions-coordinators",
     ),
     _mutant(
         "stable-early",

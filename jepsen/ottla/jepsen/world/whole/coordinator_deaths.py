@@ -5,16 +5,24 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ottla.broker.transactions.transaction import PREPARED
+from ottla.broker.broker_driver import Broker
+from ottla.broker.transactions.transaction import PREPARED, Transaction, TransactionStatus
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
+from ottla.jepsen.world.whole.workload import ClientWorkload
+from ottla.model.ids import NodeId
+from ottla.model.internal_topics import TRANSACTIONS_TOPIC
 
 LOOK_S = 0.000_5
 WATCHED_S = 2.0
+UNFOLLOWED_S = 1.0
+"""How long a coordinator's followers are cut off at most: they stay in sync meanwhile."""
+
+ALONE_MS_MAX = 50
 
 
 class CoordinatorDeaths:
@@ -26,6 +34,7 @@ class CoordinatorDeaths:
         rare: Rare,
         counts: Counter[str],
         cluster: SimulatedCluster,
+        workload: ClientWorkload,
         *,
         mercy: Mercy,
         start_later: Callable[[Machine], Awaitable[None]],
@@ -34,6 +43,7 @@ class CoordinatorDeaths:
         self._rare = rare
         self._counts = counts
         self._cluster = cluster
+        self._workload = workload
         self._mercy = mercy
         self._start_later = start_later
 
@@ -57,6 +67,62 @@ class CoordinatorDeaths:
         self._rare.sometimes(f"a coordinator dies whose transaction {state}")
         machine.kill()
         await self._start_later(machine)
+
+    async def kill_unfollowed(self) -> None:
+        """Kill a coordinator that ends a transaction, and no follower knows that it does.
+
+        All clients die with it, so that none asks for that end again: the next coordinator
+        aborts, and what this one did must have shown nothing yet.
+        """
+        with trio.move_on_after(WATCHED_S):
+            while True:
+                for node, broker in self._cluster.brokers.items():
+                    for shard in broker._transactions.shards():
+                        if any(_is_open(each) for each in shard.transactions.values()):
+                            await self._cut_off(node, broker, shard)
+                            return
+                await trio.sleep(LOOK_S)
+
+    async def _cut_off(self, node: NodeId, broker: Broker, shard: TransactionShard) -> None:
+        network, machine = self._cluster.world.network, self._cluster.broker_machines[node]
+        self._counts["partitions"] += 1
+        for follower in _followers(broker, shard, node):
+            name = self._cluster.broker_machines[follower].name
+            network.cut(machine.name, name)
+            network.cut(name, machine.name)
+        dead: list[Machine] = []
+        with trio.move_on_after(UNFOLLOWED_S):
+            while not (_is_ending(shard, is_prepared=False) or _is_ending(shard, is_prepared=True)):
+                await trio.sleep(LOOK_S)
+            await trio.sleep(self._chance.below(ALONE_MS_MAX) / 1_000)
+            dead = self._kill_with_clients(machine)
+        network.heal()
+        for each in dead:
+            await self._start_later(each)
+
+    def _kill_with_clients(self, machine: Machine) -> list[Machine]:
+        if not machine.is_running or machine.is_paused or not self._mercy.may_die(machine):
+            return []
+        self._rare.sometimes("a coordinator dies whose followers know of no end")
+        dying = [each for each in self._workload.machines if each.is_running]
+        dying.append(machine)
+        for each in dying:
+            self._counts["crashes"] += 1
+            each.kill()
+        return dying
+
+
+def _followers(broker: Broker, shard: TransactionShard, leader: NodeId) -> list[NodeId]:
+    topic = broker.member.image.topic(TRANSACTIONS_TOPIC)
+    assert topic is not None
+    return [each for each in topic.partitions[shard.index].replicas if each != leader]
+
+
+def _is_open(transaction: Transaction) -> bool:
+    """Return whether a transaction may be ended next, in several partitions."""
+    facts = transaction.facts
+    is_ongoing = facts.status is TransactionStatus.ONGOING and transaction.pending is None
+    return is_ongoing and len(facts.partitions) > 1
 
 
 def _is_ending(shard: TransactionShard, *, is_prepared: bool) -> bool:

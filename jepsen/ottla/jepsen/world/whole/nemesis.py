@@ -114,14 +114,29 @@ class WorldNemesis:
             else:
                 weight = (1 + chance.below(3)) * only.count(name)
             self._faults += [(name, fault)] * weight
+        asked_for: dict[str, Fault] = {
+            "moved replicas": disks.move_replicas,
+            "reassignment": Reassignments(chance, rare, self.counts, cluster, workload).reassign,
+            **self._coordinator_faults(),
+        }
         # No chance is asked about these, lest the runs of all other subjects' seeds change.
-        moves = Reassignments(chance, rare, self.counts, cluster, workload)
-        self._faults += [("moved replicas", disks.move_replicas)] * only.count("moved replicas")
-        self._faults += [("reassignment", moves.reassign)] * only.count("reassignment")
+        for name, fault in asked_for.items():
+            self._faults += [(name, fault)] * only.count(name)
+
+    def _coordinator_faults(self) -> dict[str, Fault]:
         deaths = CoordinatorDeaths(
-            chance, rare, self.counts, cluster, mercy=self._mercy, start_later=self._start_later
+            self._chance,
+            self._rare,
+            self.counts,
+            self._cluster,
+            self._workload,
+            mercy=self._mercy,
+            start_later=self._start_later,
         )
-        self._faults += [("coordinator", deaths.kill)] * only.count("coordinator")
+        return {
+            "coordinator": deaths.kill,
+            "unfollowed coordinator": deaths.kill_unfollowed,
+        }
 
     async def run(self, lasting_s: float) -> None:
         """Let things go wrong for so long, one fault beside another."""

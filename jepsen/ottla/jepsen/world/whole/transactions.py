@@ -83,11 +83,12 @@ class CoordinatorsOfCluster(TransactionsOfCluster):
     """The same, and little but coordinators that die while they end a transaction."""
 
     subject = "transactions-coordinators"
-    only = (*("coordinator",) * 3, *("kill alone",) * 3)
+    only = (*("coordinator",) * 3, *("kill alone",) * 3, *("unfollowed coordinator",) * 6)
     controller_counts = (1,)
     required = (
         "a coordinator dies whose transaction is prepared",
         "a coordinator dies whose transaction is about to be prepared",
+        "a coordinator dies whose followers know of no end",
     )
 
 
