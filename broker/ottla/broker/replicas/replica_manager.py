@@ -579,13 +579,11 @@ def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | Non
 
 
 def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
-    """Return whether no record that counts can be in a replica.
+    """Return whether a replica is new: no record can be in it.
 
-    It is new: no directory was reported for it yet, or its partition is as it was made.  Or it
-    would not be elected for what it has.
+    No directory was reported for it yet, or its partition is as it was made.  One that merely
+    fell out of sync is not: an unclean election may still want what it has.
     """
     if _assigned_directory_of(state, replica) is None:
         return True
-    if state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH:
-        return True
-    return replica not in (*state.isr, *state.elr, *state.last_known_elr, state.leader)
+    return state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH
