@@ -28,6 +28,7 @@ class LedShard(Generic[ShardT, WriteT]):
 
     __slots__ = (
         "answers",
+        "delay_reason",
         "epoch",
         "failure",
         "is_active",
@@ -52,6 +53,8 @@ class LedShard(Generic[ShardT, WriteT]):
         """Whether it waits for its turn to append."""
         self.load_at_ms = 0
         """When its log is replayed, at the earliest."""
+        self.delay_reason: str | None = None
+        """Why that failed before, where it may yet succeed."""
         self.load_ms: int | None = None
         """How long that took."""
         self.writes: list[WriteT] = []

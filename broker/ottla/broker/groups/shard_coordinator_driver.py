@@ -39,8 +39,9 @@ from ottla.storage.log import Log
 
 RELOAD_MS_FIRST = 100
 RELOAD_MS_MAX = 10_000
-"""How long a shard waits that is loaded again because its log did not take what it wrote.  Shorter
-loads it in vain more often, longer leaves its clients without a coordinator after there is room."""
+"""How long a shard waits that is loaded again because its log did not take what it wrote, or could
+not be read.  Shorter loads it in vain more often, longer leaves its clients without a coordinator
+after there is room."""
 
 
 class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
@@ -210,7 +211,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._is_due.set()
 
     def _begin_after_pause(self, partition: Partition) -> None:
-        """Load a shard again whose disk did not take its writes, or that an error ended.
+        """Load a shard again whose disk failed its reads or writes, or that an error ended.
 
         It may write as much at once, or meet the same error: a full disk would have it loaded
         thousands of times before there is room.
@@ -285,17 +286,21 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 await trio.lowlevel.checkpoint()
                 if not self._is_current(led):
                     return
+        except (RefusedError, OSError) as error:
+            # Of a shortage, such as of file descriptors, no other broker is told: it passes here.
+            self._logger.error(
+                "the %s of %r cannot be loaded yet: %s", self.serves, led.partition, error
+            )
+            self._load_again(led)
+            again = self._led.get(led.partition.index)
+            if again is not None:
+                again.delay_reason = str(error)
         except Exception as error:
-            if isinstance(error, RefusedError | OSError):
-                self._logger.error(
-                    "the %s of %r cannot be loaded: %s", self.serves, led.partition, error
-                )
-            else:
-                self._errors.note(self.serves, led.partition, error)
-            # Loading it again would bring the same, at once and without end.
+            self._errors.note(self.serves, led.partition, error)
+            # Loading it again would bring the same, without end.
             led.failure = str(error) or repr(error)
-            return
-        self._activate(led)
+        else:
+            self._activate(led)
 
     def _note_loaded(
         self, led: LedShard[ShardT, WriteT], replay: LogReplay, started_ms: int
@@ -365,9 +370,11 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def problems(self) -> Iterator[str]:
         """Yield what is not served and why, for DescribeNode."""
         for index, led in sorted(self._led.items()):
+            at = f"{self.topic}-{index}"
             if led.failure is not None:
-                at = f"{self.topic}-{index}"
                 yield f"the {self.serves} of {at} cannot be loaded: {led.failure}"
+            elif led.delay_reason is not None and not led.is_active:
+                yield f"the {self.serves} of {at} cannot be loaded yet: {led.delay_reason}"
 
     def _find(self, key: str) -> LedShard[ShardT, WriteT]:
         topic = self._table.image.topic(self.topic)

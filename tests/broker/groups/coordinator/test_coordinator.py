@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.groups.log_replay import LogReplay
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.shard_coordinator_driver import RELOAD_MS_FIRST, RELOAD_MS_MAX
 from ottla.broker.replicas.partition import Partition
@@ -416,4 +417,36 @@ async def test_an_error_nobody_foresaw_while_groups_resume_is_a_problem_to_be_se
             assert (await later.fetched())[0] is ErrorCode.NOT_COORDINATOR
             (problem,) = later.coordinator.problems()
             assert problem.endswith("cannot be loaded: integer division or modulo by zero")
+            nursery.cancel_scope.cancel()
+
+
+async def test_groups_are_loaded_again_once_their_log_can_be_read(
+    world: Any,
+    coordinated: Any,
+    make_coordinator: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A broker without a free file descriptor stays leader: nothing else would load them."""
+
+    async def refuse(replay: LogReplay) -> None:
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files")
+
+    async with coordinated(world) as (groups, _):
+        await groups.commit(7)
+        async with trio.open_nursery() as nursery:
+            with monkeypatch.context() as patched:
+                patched.setattr(LogReplay, "replay_part", refuse)
+                later = make_coordinator(world)
+                nursery.start_soon(later.coordinator.run)
+                await later.publish()
+                await trio.sleep(10 * RELOAD_MS_FIRST / 1_000)
+                assert (await later.fetched())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                (problem,) = later.coordinator.problems()
+                assert problem.endswith(
+                    "cannot be loaded yet: KAFKA_STORAGE_ERROR: too many open files"
+                )
+            await trio.sleep(RELOAD_MS_MAX / 1_000)
+            assert await later.fetched() == (ErrorCode.NONE, 7)
+            assert not list(later.coordinator.problems())
             nursery.cancel_scope.cancel()
