@@ -71,3 +71,21 @@ def test_nodes_of_one_machine_are_scraped_at_ports_of_their_own(
     nodes += [("controller", node) for node in plan.controllers]
     found = [parse_properties(properties_of(role, node).read_text()) for role, node in nodes]
     assert [one["metrics.prometheus.port"] for one in found] == ports
+
+
+def test_how_clients_log_in_is_told_to_brokers_alone(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, host="127.0.0.1", port=0, controllers=1, brokers=1)
+    login = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": "x",
+    }
+    plan.settings = {**login, "metadata.max.idle.interval.ms": "0"}
+    plan.write_properties()
+    broker, controller = (
+        parse_properties(properties_of(role, node).read_text())
+        for role, node in (("broker", plan.brokers[0]), ("controller", plan.controllers[0]))
+    )
+    assert login.items() <= broker.items()
+    assert not login.keys() & controller.keys()
+    assert controller["metadata.max.idle.interval.ms"] == "0"

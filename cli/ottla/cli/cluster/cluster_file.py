@@ -12,6 +12,8 @@ from pathlib import Path
 
 from ottla.cli.common import CLUSTER_FILE, read_cluster_file
 from ottla.model.errors import ConfigError
+from ottla.model.settings.sasl import is_sasl_key
+from ottla.model.settings.security import PROTOCOL_MAP
 from ottla.node.clock_driver import RealRng
 from ottla.node.local_nodes_driver import free_port, free_ports
 from ottla.storage.meta_properties import uuid_to_text
@@ -99,13 +101,19 @@ class ClusterPlan:
             "min.insync.replicas": str(self.min_insync_replicas),
             **self.settings,
         }
+        # How clients log in is a matter of brokers' listeners: a controller would refuse it.
+        of_controllers = {
+            key: text
+            for key, text in shared.items()
+            if key != PROTOCOL_MAP and not is_sasl_key(key)
+        }
         for index, node in enumerate(self.controllers, start=count):
             texts = {
                 "process.roles": "controller",
                 "node.id": str(node.id),
                 "listeners": f"CONTROLLER://{node.address}",
                 "metadata.log.dir": node.dir,
-                **shared,
+                **of_controllers,
                 **self._own_settings(index),
             }
             _write_properties(properties_of("controller", node), texts)
