@@ -44,21 +44,25 @@ class Part(NamedTuple):
 
 
 PLAN = (
-    Part("walk", "raft", 9),
+    Part("walk", "raft", 8),
     Part("walk", "raft-forged", 3),
-    Part("walk", "raft-disk", 10),
-    Part("walk", "replication", 15),
+    Part("walk", "raft-disk", 8),
+    Part("walk", "replication", 12),
     Part("walk", "replication-forged", 2),
-    Part("walk", "controller", 8),
-    Part("walk", "log", 10),
+    Part("walk", "controller", 7),
+    Part("walk", "log", 8),
     Part("walk", "log-failing", 3),
     Part("walk", "group", 7),
-    Part("whole", "cluster", 9),
+    Part("whole", "cluster", 8),
     Part("whole", "disks", 5),
     Part("whole", "names", 5),
     Part("whole", "moves", 7),
     Part("whole", "compaction", 4),
     Part("whole", "compacted", 3),
+    Part("whole", "throttled", 2),
+    Part("whole", "transactions", 4),
+    Part("whole", "transactions-coordinators", 2),
+    Part("whole", "transactions-compacted", 2),
 )
 """Most for what has broken most often."""
 
