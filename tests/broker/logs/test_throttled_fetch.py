@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.quotas.replication_quota import PIECE_BYTES_MIN, PIECES_PER_S
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT64_MAX
 from ottla.model.settings.throttled_replicas import throttled_replicas
@@ -111,6 +112,28 @@ async def test_a_replica_in_sync_is_never_throttled_and_counts_all_the_same(worl
 
     assert size > 900
     assert world.replication_quota.per_second() == before + size
+
+
+async def test_throttled_replicas_come_in_pieces_each_in_its_turn(world: World) -> None:
+    for topic in ("s", "t"):
+        partition = await add(world, topic, "*")
+        for _ in range(2 * PIECE_BYTES_MIN // 900):
+            append(world, partition)
+    free = await add(world, "u", "*", in_sync=True)
+    append(world, free)
+    world.replication_quota.set_limit(1_000_000_000)
+    whole = sizes(world.fetch(ask(world, ("s", 0), ("t", 0), ("u", 0))))
+    world.replication_quota.set_limit(PIECES_PER_S * PIECE_BYTES_MIN)
+
+    call = world.fetch(ask(world, ("s", 0), ("t", 0), ("u", 0), session=(0, 0)))
+
+    piece = sizes(call)
+    assert whole[0] == whole[1] > PIECE_BYTES_MIN
+    assert PIECE_BYTES_MIN - 1_000 < piece[0] + piece[1] <= PIECE_BYTES_MIN
+    assert piece[2] == whole[2] > 1_800
+    session = (answer_of(call).session_id, 1)
+    (later,) = sizes(world.fetch(ask(world, session=session)))[:1]
+    assert later > PIECE_BYTES_MIN - 1_000
 
 
 async def test_a_quota_within_its_limit_gives_what_is_asked_and_counts_it(world: World) -> None:

@@ -129,20 +129,31 @@ class Fetch:
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
         readers = api.cold_reads.readers
-        is_exceeded = limits.is_from_follower and api.replication_quota.is_exceeded()
+        quota = api.replication_quota
+        is_limited = limits.is_from_follower and quota.is_limited
+        is_exceeded = is_limited and quota.is_exceeded()
         for target in due:
             try:
                 partition = target.partition
                 if partition is None or partition.is_removed:
                     partition = api.resolve(target, limits)
-                is_held = is_exceeded and is_held_back(partition, limits.replica_id)
+                bytes_max = max(0, min(target.partition_bytes_max, left))
+                is_throttled = is_limited and is_held_back(partition, limits.replica_id)
+                is_held = is_throttled and is_exceeded
+                if is_held:
+                    bytes_max = 0
+                elif is_throttled:
+                    piece_left = quota.piece_bytes - reading.throttled_byte_count
+                    bytes_max = max(0, min(bytes_max, piece_left))
                 data = read_partition(
                     partition,
                     target,
                     limits,
-                    bytes_max=0 if is_held else max(0, min(target.partition_bytes_max, left)),
+                    bytes_max=bytes_max,
                     is_first=is_first and not is_held,
                 )
+                if is_throttled and data.records is not None:
+                    reading.throttled_byte_count += len(data.records)
                 reading.is_throttled |= is_held
                 reading.readable_count += 1
                 reading.is_urgent |= data.diverging_epoch.epoch >= 0

@@ -171,6 +171,7 @@ class Reading:
         "is_urgent",
         "readable_count",
         "results",
+        "throttled_byte_count",
     )
 
     def __init__(self) -> None:
@@ -183,6 +184,8 @@ class Reading:
         """Whether records of a partition are on their way into memory."""
         self.is_throttled = False
         """Whether a follower gets nothing of a partition while the leader's quota is exceeded."""
+        self.throttled_byte_count = 0
+        """Of replicas that are held back while it is."""
 
     @property
     def waits_for_disk(self) -> bool:
@@ -258,7 +261,7 @@ def read_partition(
 
 
 def is_held_back(partition: Partition, replica: int) -> bool:
-    """Return whether a follower is throttled by an exceeded quota of its leader.
+    """Return whether a follower is throttled by its leader's quota.
 
     A replica in sync never is: it would leave the in-sync replicas.
     """

@@ -9,13 +9,18 @@ rise above the limit by what one answer holds, and is then waited out.
 
 from collections.abc import Callable
 
-from ottla.model.limits import INT64_MAX
+from ottla.model.limits import INT64_MAX, KIB
 from ottla.model.rates import SimpleRate, WindowShape
 from ottla.model.settings.broker import BrokerConfig
 
 WAIT_MS_MAX = 500
 """The longest that something throttled waits before it looks again: a limit that is raised takes
 effect by then.  Shorter looks more often at a rate that falls slowly."""
+
+PIECES_PER_S = 100
+PIECE_BYTES_MIN = 64 * KIB
+"""Throttled replicas are given what their limit allows in small pieces: what their broker leads in
+sync waits behind each.  Smaller pieces cost more requests, larger ones are felt by producers."""
 
 
 class ReplicationQuota:
@@ -33,6 +38,11 @@ class ReplicationQuota:
     def is_limited(self) -> bool:
         """Whether there is a limit at all."""
         return self.limit < INT64_MAX
+
+    @property
+    def piece_bytes(self) -> int:
+        """How many bytes of throttled replicas one answer may hold."""
+        return max(self.limit // PIECES_PER_S, PIECE_BYTES_MIN) if self.is_limited else INT64_MAX
 
     def set_limit(self, limit: int) -> None:
         """Change the limit; what was used so far stays counted."""
