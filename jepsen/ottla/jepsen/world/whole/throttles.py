@@ -1,7 +1,8 @@
 """The subject whose replicas are throttled whenever they are out of sync, and move all the time.
 
 The rate is about what clients produce: a replica that moves to a broker copies for many seconds,
-while nodes die around it.
+while nodes die around it.  What replicas in sync fetch counts, so it catches up only once clients
+are quiet.
 """
 
 from typing import ClassVar, NoReturn
@@ -14,7 +15,7 @@ from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.whole_cluster import WholeCluster
 from ottla.jepsen.world.whole.workload import ClientWorkload
 
-RATE = "2000"
+RATE = "4000"
 LOOK_S = 0.05
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
@@ -54,6 +55,7 @@ class ThrottledCluster(WholeCluster):
 
     subject = "throttled"
     budget = 8_000
+    is_quiet_at_end = True
     only = (
         *("reassignment",) * 6,
         *("kill",) * 2,

@@ -70,6 +70,8 @@ class WholeCluster:
     """Of each log, which is compacted then."""
     is_light = False
     """Whether clients do little, so that a run is cheap."""
+    is_quiet_at_end = False
+    """Whether clients stop to write before it is demanded that in-sync sets are full."""
     workload: type[ClientWorkload] = ClientWorkload
     checkers: tuple[str, ...] = CHECKERS
     """Judges of what clients did and saw, at the end."""
@@ -306,6 +308,7 @@ class _Run:
                 machine.start()
             await nemesis.run(max(FAULTS_S_MIN, self._budget / EVENTS_PER_S))
             await nemesis.heal()
+            workload.is_quiet = self._engine.is_quiet_at_end
             await EndJudge(cluster, workload, self._history, nemesis.rebirths).judge()
             nursery.cancel_scope.cancel()
 
