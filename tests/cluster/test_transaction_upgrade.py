@@ -15,6 +15,7 @@ from ottla.client import TransactionAbortedError, open_producer
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.client.network.cluster import raise_for
+from ottla.client.network.connection import open_connection
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.messages.update_features_response import UpdateFeaturesResponse
@@ -149,6 +150,19 @@ def finalise(bootstrap: str, level: int, how: int = UPGRADE) -> None:
         raise_for(answer.error_code, answer.error_message)
 
     asked(bootstrap, ask)
+    trio.run(told, bootstrap, level)
+
+
+async def told(bootstrap: str, level: int) -> None:
+    """Return when every broker tells of the level those who connect to it."""
+    with trio.fail_after(TIMEOUT_S):
+        for address in bootstrap.split(","):
+            host, _, port = address.rpartition(":")
+            while True:
+                async with open_connection(host, int(port)) as connection:
+                    if connection.feature_level(FEATURE) == level:
+                        break
+                await trio.sleep(0.05)
 
 
 def described(bootstrap: str, transactional_id: str) -> TransactionDescription:
