@@ -78,7 +78,7 @@ def test_how_clients_log_in_is_told_to_brokers_alone(tmp_path: Path) -> None:
     login = {
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.plaintext.plain.sasl.jaas.config": "x",
+        "listener.name.plaintext.plain.sasl.jaas.config": 'Module required\n  password="a\\b";',
     }
     plan.settings = {**login, "metadata.max.idle.interval.ms": "0"}
     plan.write_properties()

@@ -292,4 +292,9 @@ def _check_counts(plan: ClusterPlan, controllers: int | None, brokers: int | Non
 
 
 def _write_properties(path: Path, texts: dict[str, str]) -> None:
-    path.write_text("".join(f"{key}={value}\n" for key, value in texts.items()))
+    path.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in texts.items()))
+
+
+def _escaped(value: str) -> str:
+    """Return a value as a file has it that is read back the same, on one line."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

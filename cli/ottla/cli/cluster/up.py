@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a Kafka setting for every node",
+        help="a Kafka setting for every node; of logins, for every broker",
     )
     parser.add_argument(
         "--restart", action="store_true", help="start a node that dies again, and say so"
