@@ -291,10 +291,11 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
             self._logger.error(
                 "the %s of %r cannot be loaded yet: %s", self.serves, led.partition, error
             )
-            self._load_again(led)
-            again = self._led.get(led.partition.index)
-            if again is not None:
-                again.delay_reason = str(error)
+            if self._is_current(led):
+                self._load_again(led)
+                again = self._led.get(led.partition.index)
+                if again is not None:
+                    again.delay_reason = str(error)
         except Exception as error:
             self._errors.note(self.serves, led.partition, error)
             # Loading it again would bring the same, without end.
