@@ -19,8 +19,8 @@ from ottla.broker.logs.fetch_read import (
     TargetKey,
     asked_partitions,
     find_partition,
-    is_held_back,
     leaves_something,
+    may_be_held_back,
     read_partition,
     refused,
     targets_of,
@@ -132,24 +132,22 @@ class Fetch:
         quota = api.replication_quota
         is_limited = limits.is_from_follower and quota.is_limited
         is_exceeded = is_limited and quota.is_exceeded()
+        piece_bytes = quota.piece_bytes if is_limited and not is_exceeded else 0
         for target in due:
             try:
                 partition = target.partition
                 if partition is None or partition.is_removed:
                     partition = api.resolve(target, limits)
-                bytes_max = max(0, min(target.partition_bytes_max, left))
-                is_throttled = is_limited and is_held_back(partition, limits.replica_id)
+                is_throttled = is_limited and may_be_held_back(partition, limits.replica_id)
                 is_held = is_throttled and is_exceeded
-                if is_held:
-                    bytes_max = 0
-                elif is_throttled:
-                    piece_left = quota.piece_bytes - reading.throttled_byte_count
-                    bytes_max = max(0, min(bytes_max, piece_left))
+                bytes_max = min(target.partition_bytes_max, left)
+                if is_throttled:
+                    bytes_max = min(bytes_max, piece_bytes - reading.throttled_byte_count)
                 data = read_partition(
                     partition,
                     target,
                     limits,
-                    bytes_max=bytes_max,
+                    bytes_max=max(0, bytes_max),
                     is_first=is_first and not is_held,
                 )
                 if is_throttled and data.records is not None:

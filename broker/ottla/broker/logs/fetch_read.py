@@ -185,7 +185,7 @@ class Reading:
         self.is_throttled = False
         """Whether a follower gets nothing of a partition while the leader's quota is exceeded."""
         self.throttled_byte_count = 0
-        """Of replicas that are held back while it is."""
+        """Bytes of those partitions that were read within the quota."""
 
     @property
     def waits_for_disk(self) -> bool:
@@ -260,8 +260,8 @@ def read_partition(
     return data
 
 
-def is_held_back(partition: Partition, replica: int) -> bool:
-    """Return whether a follower is throttled by its leader's quota.
+def may_be_held_back(partition: Partition, replica: int) -> bool:
+    """Return whether a follower gets less of a partition where its leader's quota asks for it.
 
     A replica in sync never is: it would leave the in-sync replicas.
     """

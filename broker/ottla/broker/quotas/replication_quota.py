@@ -42,7 +42,7 @@ class ReplicationQuota:
     @property
     def piece_bytes(self) -> int:
         """How many bytes of throttled replicas one answer may hold."""
-        return max(self.limit // PIECES_PER_S, PIECE_BYTES_MIN) if self.is_limited else INT64_MAX
+        return max(self.limit // PIECES_PER_S, PIECE_BYTES_MIN)
 
     def set_limit(self, limit: int) -> None:
         """Change the limit; what was used so far stays counted."""
