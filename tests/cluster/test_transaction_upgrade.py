@@ -142,27 +142,27 @@ def asked(bootstrap: str, ask: Callable[[Admin], Any]) -> Any:
     return trio.run(body)
 
 
-def finalise(bootstrap: str, level: int, how: int = UPGRADE) -> None:
+def finalise(cluster: Any, level: int, how: int = UPGRADE) -> None:
     async def ask(admin: Admin) -> None:
         update = FeatureUpdateKey(feature=FEATURE, max_version_level=level, upgrade_type=how)
         request = UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update])
         answer = await admin.cluster.request(request, UpdateFeaturesResponse)
         raise_for(answer.error_code, answer.error_message)
 
-    asked(bootstrap, ask)
-    trio.run(told, bootstrap, level)
+    asked(cluster.bootstrap, ask)
+    cluster.wait_for(
+        lambda: trio.run(levels_told, cluster.bootstrap) == {level}, "brokers that know the level"
+    )
 
 
-async def told(bootstrap: str, level: int) -> None:
-    """Return when every broker tells of the level those who connect to it."""
-    with trio.fail_after(TIMEOUT_S):
-        for address in bootstrap.split(","):
-            host, _, port = address.rpartition(":")
-            while True:
-                async with open_connection(host, int(port)) as connection:
-                    if connection.feature_level(FEATURE) == level:
-                        break
-                await trio.sleep(0.05)
+async def levels_told(bootstrap: str) -> set[int]:
+    """Return the levels that brokers tell those who connect to them."""
+    levels = set()
+    for address in bootstrap.split(","):
+        host, _, port = address.rpartition(":")
+        async with open_connection(host, int(port)) as connection:
+            levels.add(connection.feature_level(FEATURE))
+    return levels
 
 
 def described(bootstrap: str, transactional_id: str) -> TransactionDescription:
@@ -203,7 +203,7 @@ def test_clients_write_on_while_the_protocol_changes_and_changes_back(plan_clust
     cluster = plan_cluster(brokers=2, transaction_state_log_num_partitions="4")
     cluster.start()
     bootstrap = cluster.bootstrap
-    finalise(bootstrap, 0, SAFE_DOWNGRADE)
+    finalise(cluster, 0, SAFE_DOWNGRADE)
     names = ("by-librdkafka", "begun-at-0", "begun-at-2")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(name, PARTITION_COUNT, 2) for name in names]
@@ -217,11 +217,11 @@ def test_clients_write_on_while_the_protocol_changes_and_changes_back(plan_clust
     with ExitStack() as running:
         for writer in writers[:2]:
             running.enter_context(writer).wait_for_more(TRANSACTION_COUNT)
-        finalise(bootstrap, 2)
+        finalise(cluster, 2)
         running.enter_context(writers[2])
         for writer in writers:
             writer.wait_for_more(TRANSACTION_COUNT)
-        finalise(bootstrap, 0, SAFE_DOWNGRADE)
+        finalise(cluster, 0, SAFE_DOWNGRADE)
         for writer in writers:
             writer.wait_for_more(TRANSACTION_COUNT)
         epochs = [described(bootstrap, name).producer_epoch for name in names]

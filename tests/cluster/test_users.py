@@ -13,6 +13,8 @@ from ottla.cli.cluster.cluster_file import make_plan, properties_of
 from ottla.model.settings.jaas import SCRAM_MODULE
 from tests.cluster.conftest import COMMAND_TIMEOUT_S, Processes
 
+pytestmark = pytest.mark.cluster
+
 SCRAM = "SCRAM-SHA-512"
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
@@ -44,9 +46,11 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
         timeout=COMMAND_TIMEOUT_S,
     )
     processes = Processes(plan)
-    processes.start()
-    yield processes
-    processes.stop_all()
+    try:
+        processes.start()
+        yield processes
+    finally:
+        processes.stop_all()
 
 
 def login(directory: Path, user: str, password: str) -> tuple[str, str]:

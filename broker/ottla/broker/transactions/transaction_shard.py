@@ -94,6 +94,7 @@ class TransactionShard:
         """`server_version` returns the level of transaction.version that the cluster has now."""
         self._config = config
         self.index = index
+        """Of the partition."""
         self._coordinator_epoch = coordinator_epoch
         self._take_id = take_id
         self._server_version = server_version

@@ -119,7 +119,7 @@ def _followers(broker: Broker, shard: TransactionShard, leader: NodeId) -> list[
 
 
 def _is_open(transaction: Transaction) -> bool:
-    """Return whether a transaction may be ended next, in several partitions."""
+    """Return whether a transaction is open that wrote to several partitions."""
     facts = transaction.facts
     is_ongoing = facts.status is TransactionStatus.ONGOING and transaction.pending is None
     return is_ongoing and len(facts.partitions) > 1
