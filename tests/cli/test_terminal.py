@@ -18,7 +18,7 @@ from ottla.cli.main import guarded, run
 from ottla.cli.records.consume import Printer, Read, ReadPosition
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
-from ottla.node.process_driver import VisibleFormatter
+from ottla.node.log_output_driver import VisibleFormatter
 from ottla.wire.batch import TimestampType
 from ottla.wire.records import Record
 

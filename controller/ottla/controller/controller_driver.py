@@ -30,6 +30,7 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
+from ottla.model.log_events import event
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
@@ -358,13 +359,14 @@ class Controller:
         self.mutations.forget_all()
         if epoch is None:
             self.image = EMPTY
-            _LOGGER.info("no longer the active controller")
+            _LOGGER.info("no longer the active controller", extra=event("controller.inactive"))
         else:
             self.counts.turns.value += 1
             self.image = self._member.image
             self.last_appended = Offset(self._member.applied_end_offset - 1)
             self.sessions.reset(self.image, self._clock.monotonic_ms())
-            _LOGGER.info("active controller in epoch %s", epoch)
+            named = event("controller.active", epoch=int(epoch))
+            _LOGGER.info("active controller in epoch %s", epoch, extra=named)
         turn, self.turn = self.turn, trio.Event()
         turn.set()
 

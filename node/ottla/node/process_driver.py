@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import trio
 
-from ottla.model.visible_text import visible
+from ottla.model.log_events import event
 from ottla.storage.recovery_processes_driver import MAY_START_PROCESSES
 
 SWITCH_INTERVAL_SECONDS = 0.0005
@@ -33,6 +33,8 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 _PR_SET_PDEATHSIG = 1
 
+_LOGGER = logging.getLogger(__name__)
+
 
 def prepare_process(*, dies_with_parent: bool = False) -> None:
     """Set what the operating system and the interpreter need to know, before anything runs."""
@@ -41,21 +43,6 @@ def prepare_process(*, dies_with_parent: bool = False) -> None:
     MAY_START_PROCESSES.set(True)
     if dies_with_parent:
         die_with_parent()
-
-
-class VisibleFormatter(logging.Formatter):
-    """Log lines in which nothing steers a terminal: they name what clients sent."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line, and the traceback's, with control characters as escapes."""
-        return visible(super().format(record), keeps_layout=True)
-
-
-def log_to_standard_error() -> None:
-    """Say what loggers say, from WARNING up until they are told otherwise, with who says it."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(handlers=[handler])
 
 
 def raise_open_files_limit() -> None:
@@ -110,4 +97,6 @@ async def _watch(signals: AsyncIterator[int], is_stopping: trio.Event) -> None:
     async for number in signals:
         if is_stopping.is_set():
             os._exit(128 + number)
+        name = signal.Signals(number).name
+        _LOGGER.info("stopping, as %s asked", name, extra=event("node.stopping", signal=name))
         is_stopping.set()

@@ -13,9 +13,11 @@ from typing import NoReturn
 
 import trio
 
+from ottla.metadata.change_log import ChangeLog
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.metadata.records import Record
+from ottla.model import log_events
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
@@ -397,7 +399,14 @@ class QuorumMember:
         self._warn_of(self._troubles.on_disbelief(disbelief.node_id, disbelief.why, self._now_ms()))
 
     def _change_role(self, change: RoleChange) -> None:
-        _LOGGER.info("%s in epoch %s, leader %s", change.role, change.epoch, change.leader_id)
+        role, leader = change.role.name.lower(), change.leader_id
+        _LOGGER.info(
+            "quorum role %s in epoch %s, %s",
+            role,
+            change.epoch,
+            "no leader is known" if leader is None else f"controller {leader} leads",
+            extra=log_events.event("quorum.role", role=role, epoch=change.epoch, leader=leader),
+        )
         self._leader_end_offset = None
         self.meter.on_role(
             change.role, knows_leader=change.leader_id is not None, now_ms=self._now_ms()
@@ -467,6 +476,7 @@ async def open_quorum_member(
                 nursery=nursery,
                 errors=errors,
             )
+            member.add_publisher(ChangeLog())
             await member.start()
             try:
                 yield member

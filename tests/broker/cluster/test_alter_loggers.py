@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.log_levels import LEVELS, LogLevels
+from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.network.steps import STEP_COST
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.logs import LEVELS
 from ottla.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,

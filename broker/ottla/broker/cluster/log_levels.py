@@ -5,24 +5,15 @@ and `root`; the levels are Kafka's.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.logs import LEVELS
 from ottla.model.settings.resources import AlterOperation
 from ottla.wire.messages.incremental_alter_configs_request import AlterableConfig
 
 ROOT = "root"
 OURS = "ottla"
-
-LEVELS: Mapping[str, int] = {
-    "TRACE": 5,
-    "DEBUG": logging.DEBUG,
-    "INFO": logging.INFO,
-    "WARN": logging.WARNING,
-    "ERROR": logging.ERROR,
-    "FATAL": logging.CRITICAL,
-}
-"""Kafka's names of levels, and Python's numbers."""
 
 
 class LogLevels:

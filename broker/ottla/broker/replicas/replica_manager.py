@@ -32,6 +32,7 @@ from ottla.metadata.image import FIRST_EPOCH, MetadataImage, PartitionState
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
+from ottla.model.log_events import event
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.topic import TopicConfig
@@ -519,6 +520,13 @@ class ReplicaManager:
             for partition in self.table
             if partition.log is not None and partition.log.directory.startswith(f"{path}/")
         ]
+        logger.error(
+            "directory %s is offline with %d partitions: %s",
+            path,
+            len(failed),
+            reason,
+            extra=event("directory.failed", directory=path, partitions=len(failed)),
+        )
         self._fetchers.leave([partition.key for partition in failed])
         with self._purgatory.one_event:
             for partition in failed:

@@ -17,4 +17,4 @@ def run(arguments: argparse.Namespace) -> int:
     config = config_of(arguments, "broker", load_broker_config)
     from ottla.broker.opening_driver import run_broker
 
-    return run_node(run_broker, config)
+    return run_node(run_broker, config, role="broker")

@@ -113,6 +113,7 @@ class ClusterPlan:
                 "node.id": str(node.id),
                 "listeners": f"CONTROLLER://{node.address}",
                 "metadata.log.dir": node.dir,
+                "log.file": str(log_file_of("controller", node)),
                 **of_controllers,
                 **self._own_settings(index),
             }
@@ -123,6 +124,7 @@ class ClusterPlan:
                 "node.id": str(node.id),
                 "listeners": f"PLAINTEXT://{node.address}",
                 "log.dirs": node.dir,
+                "log.file": str(log_file_of("broker", node)),
                 "offsets.topic.replication.factor": str(min(REPLICAS_DEFAULT, count)),
                 "transaction.state.log.replication.factor": str(min(REPLICAS_DEFAULT, count)),
                 "transaction.state.log.min.isr": str(self.min_insync_replicas),
@@ -141,6 +143,11 @@ class ClusterPlan:
 def properties_of(role: str, node: ListedNode) -> Path:
     """Return where a node's settings stand: beside its directory, never inside it."""
     return Path(node.dir).with_name(f"{role}-{node.id}.properties")
+
+
+def log_file_of(role: str, node: ListedNode) -> Path:
+    """Return where a node logs to: with the other nodes of its cluster."""
+    return Path(node.dir).parent / "logs" / f"{role}-{node.id}.log"
 
 
 def make_plan(

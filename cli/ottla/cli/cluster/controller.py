@@ -16,4 +16,4 @@ def run(arguments: argparse.Namespace) -> int:
     config = config_of(arguments, "controller", load_controller_config)
     from ottla.controller.main_driver import run_controller
 
-    return run_node(run_controller, config)
+    return run_node(run_controller, config, role="controller")

@@ -6,17 +6,22 @@ the socket on which systemd waits for a unit of Type=notify.
 """
 
 import argparse
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
+from ottla.model.log_events import event
 from ottla.node.local_nodes_driver import READY
 
 C = TypeVar("C")
+
+_LOGGER = logging.getLogger("ottla.node")
 
 Body = Callable[..., Awaitable[None]]
 """`run_broker` or `run_controller`: takes the config and `ready`, returns when told to stop."""
@@ -86,23 +91,56 @@ def _keys_of_any_role() -> set[str]:
     return {key for kind in kinds for key in definitions(kind)}
 
 
-def run_node(body: Body, config: Any) -> int:
+def run_node(body: Body, config: Any, *, role: str) -> int:
     """Run a node until it is told to stop."""
     import trio
 
     from ottla.model.errors import only_error
-    from ottla.node.process_driver import log_to_standard_error, prepare_process
+    from ottla.node.log_output_driver import log_to_outputs
+    from ottla.node.process_driver import prepare_process
 
     parent = os.environ.get("OTTLA_PARENT_PID")
     prepare_process(dies_with_parent=parent is not None)
-    log_to_standard_error()
+    lines = log_to_outputs(config.log_output, f"{role} {config.node_id}")
     if parent is not None and os.getppid() != int(parent):
         return 0  # it ended before we could ask the kernel to tell us
+    _log_start(role, config)
     try:
         trio.run(partial(body, config, ready=_tell_ready))
     except BaseExceptionGroup as group:
-        raise only_error(group) from None
+        error = only_error(group)
+        _LOGGER.error("ended: %s", error, extra=event("node.failed"))
+        raise error from None
+    except Exception as error:
+        _LOGGER.error("ended: %s", error, extra=event("node.failed"))
+        raise
+    else:
+        _LOGGER.info("stopped, as it was asked to", extra=event("node.stopped"))
+    finally:
+        lines.stop()
     return 0
+
+
+def _log_start(role: str, config: Any) -> None:
+    """Log what runs here: version, role, listeners, directories."""
+    version = metadata.version("ottla")
+    listeners = [str(one) for one in config.listeners]
+    directories = list(config.log_dirs) if role == "broker" else [config.metadata_log_dir]
+    _LOGGER.info(
+        "Ottla %s, %s %s, listeners %s, directories %s",
+        version,
+        role,
+        config.node_id,
+        ", ".join(listeners),
+        ", ".join(directories),
+        extra=event(
+            "node.started",
+            version=version,
+            roles=[role],
+            listeners=listeners,
+            directories=directories,
+        ),
+    )
 
 
 def _tell_ready() -> None:

@@ -112,7 +112,8 @@ def _report(plan: ClusterPlan, seconds: float) -> str:
         f"  ottla consume greetings -e {where}\n"
         f"  ottla status {where}\n"
         f"  ottla quorum status {where}\n\n"
-        f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  Ctrl-C stops it all."
+        f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  Ctrl-C stops it all.\n"
+        f"Logs: {plan.directory}/logs/"
     )
 
 

@@ -20,6 +20,7 @@ from ottla.model.settings.endpoints import (
 )
 from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import QuotaConfig
@@ -371,6 +372,7 @@ class BrokerConfig:
     """Who the clients of which listener must be."""
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
+    log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
@@ -429,6 +431,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     of_listeners = listener_texts(texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
+    log_output, unknown_to_logs = values_of(LogOutputConfig, texts)
     telemetry, unknown_to_telemetry = values_of(TelemetryConfig, texts)
     cleaner, unknown_to_cleaner = values_of(CleanerConfig, texts)
     if "node_id" not in values:
@@ -448,6 +451,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         sasl=sasl,
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
+        log_output=LogOutputConfig(**log_output),
         telemetry=TelemetryConfig(**telemetry),
         cleaner=CleanerConfig(**cleaner),
         topic_defaults=topic_defaults_of(texts),
@@ -459,6 +463,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
     unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
+    unknown &= unknown_to_logs
     return config, unknown - known
 
 

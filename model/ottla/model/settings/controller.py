@@ -14,6 +14,7 @@ from ottla.model.settings.endpoints import (
 )
 from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import MutationQuotaConfig
@@ -98,6 +99,7 @@ class ControllerConfig:
     mutation_quotas: MutationQuotaConfig = field(default_factory=MutationQuotaConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
+    log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this controller's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +118,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     mutations, unknown_to_mutations = values_of(MutationQuotaConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
+    log_output, unknown_to_logs = values_of(LogOutputConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this controller a number of its own")
     voters = values.get("controller_quorum_voters", ())
@@ -131,11 +134,12 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         mutation_quotas=MutationQuotaConfig(**mutations),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
+        log_output=LogOutputConfig(**log_output),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
-    unknown &= unknown_to_mutations
+    unknown &= unknown_to_mutations & unknown_to_logs
     return config, unknown - known

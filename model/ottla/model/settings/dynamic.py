@@ -19,6 +19,7 @@ from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.resources import ConfigKind
@@ -45,6 +46,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(ConnectionConfig),
         **definitions(SaslSettings),
         **definitions(MetricsConfig),
+        **definitions(LogOutputConfig),
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),
         **definitions(CleanerConfig),

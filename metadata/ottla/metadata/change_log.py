@@ -1,0 +1,140 @@
+"""Logs what changes in the cluster: brokers, leaders, in-sync replicas.
+
+A publisher.  However many partitions an image changes, it is a line for leaders and one for
+in-sync replicas.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import BrokerRegistration, MetadataImage
+from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.log_events import event
+
+_LOGGER = logging.getLogger("ottla.metadata.changes")
+
+NAMED_MAX = 5
+"""Partitions that a line names; it counts the others."""
+
+
+class LoggedChange(NamedTuple):
+    """One line to log."""
+
+    event: str
+    message: str
+    fields: dict[str, object]
+
+
+class ChangeLog:
+    """Whether this node knew the cluster before."""
+
+    def __init__(self) -> None:
+        self._is_introduced = False
+
+    @property
+    def name(self) -> str:
+        """The name of this publisher in reports of faults."""
+        return "log of changes"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Log what differs; the whole first image is one line."""
+        if not _LOGGER.isEnabledFor(logging.INFO):
+            return
+        changes = _changes(delta, image) if self._is_introduced else [_loaded(image)]
+        self._is_introduced = True
+        for change in changes:
+            _LOGGER.info("%s", change.message, extra=event(change.event, **change.fields))
+
+
+def _loaded(image: MetadataImage) -> LoggedChange:
+    brokers, topics = len(image.brokers), len(image.topics)
+    message = f"the cluster has {_count(brokers, 'broker')} and {_count(topics, 'topic')}"
+    return LoggedChange("metadata.loaded", message, {"brokers": brokers, "topics": topics})
+
+
+def _changes(delta: MetadataDelta, image: MetadataImage) -> Iterator[LoggedChange]:
+    for node_id in delta.changed_brokers:
+        before, after = delta.base.brokers.get(node_id), image.brokers.get(node_id)
+        for name, message in _of_broker(before, after):
+            yield LoggedChange(name, f"broker {node_id} {message}", {"broker": int(node_id)})
+    yield from _of_partitions(delta, image)
+
+
+def _of_broker(
+    before: BrokerRegistration | None, after: BrokerRegistration | None
+) -> Iterator[tuple[str, str]]:
+    if after is None:
+        if before is not None:
+            yield "broker.unregistered", "was removed from the cluster"
+        return
+    is_new = before is None or before.epoch != after.epoch
+    if is_new:
+        where = ", ".join(f"{one.name}://{one.host}:{one.port}" for one in after.endpoints)
+        yield "broker.registered", f"registered with {where}"
+    if after.in_controlled_shutdown and (is_new or not _is_stopping(before)):
+        yield "broker.stopping", "stops in order: its leaderships move away"
+    was_fenced = before is None or before.is_fenced
+    if was_fenced and not after.is_fenced:
+        yield "broker.unfenced", "serves"
+    elif before is not None and not before.is_fenced and after.is_fenced:
+        yield "broker.fenced", "is fenced: it stopped, or its heartbeats do not arrive"
+
+
+def _is_stopping(broker: BrokerRegistration | None) -> bool:
+    return broker is not None and broker.in_controlled_shutdown
+
+
+def _of_partitions(delta: MetadataDelta, image: MetadataImage) -> Iterator[LoggedChange]:
+    led: list[str] = []
+    in_sync: list[str] = []
+    leaderless = shrunk = 0
+    for key in delta.changed_partitions:
+        before, after = delta.base.partition(key), image.partition(key)
+        if before is None or after is None:
+            continue  # created: no leader and no replica changed
+        name = f"{image.topics[key.topic_id].name}-{key.partition}"
+        if before.leader != after.leader:
+            leaderless += after.leader == NO_NODE
+            if len(led) <= NAMED_MAX:
+                led.append(f"{name} from {_leader(before.leader)} to {_leader(after.leader)}")
+            else:
+                led.append("")
+        if set(before.isr) != set(after.isr):
+            shrunk += len(after.isr) < len(before.isr)
+            if len(in_sync) <= NAMED_MAX:
+                in_sync.append(f"{name} from {_nodes(before.isr)} to {_nodes(after.isr)}")
+            else:
+                in_sync.append("")
+    if led:
+        message = f"leader of {_count(len(led), 'partition')} changed: {_listed(led)}"
+        if leaderless:
+            message += f"; {leaderless} without a leader"
+        yield LoggedChange(
+            "partition.leaders", message, {"partitions": len(led), "leaderless": leaderless}
+        )
+    if in_sync:
+        message = f"in-sync replicas of {_count(len(in_sync), 'partition')} changed: "
+        yield LoggedChange(
+            "partition.isr",
+            message + _listed(in_sync),
+            {"partitions": len(in_sync), "shrunk": shrunk},
+        )
+
+
+def _leader(node_id: NodeId) -> str:
+    return "none" if node_id == NO_NODE else f"broker {node_id}"
+
+
+def _nodes(ids: tuple[NodeId, ...]) -> str:
+    return ", ".join(map(str, sorted(ids))) or "none"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _listed(items: list[str]) -> str:
+    more = len(items) - NAMED_MAX
+    return "; ".join(items[:NAMED_MAX]) + (f"; and {more} more" if more > 0 else "")

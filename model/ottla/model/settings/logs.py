@@ -1,0 +1,73 @@
+"""How much one process, broker or controller, logs, in which form and where."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.model.settings.declare import SettingKind, setting
+
+LEVELS: Mapping[str, int] = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+"""Kafka's names of levels, and Python's numbers."""
+
+
+def parse_levels(text: str) -> tuple[tuple[str, str], ...]:
+    """a list of LOGGER:LEVEL, levels TRACE, DEBUG, INFO, WARN, ERROR or FATAL."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, level = part.partition(":")
+        if not colon or not name or level not in LEVELS:
+            raise ValueError(part)
+        found.append((name, level))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOutputConfig:
+    """What a node logs, and where to."""
+
+    level: str = setting(
+        "INFO",
+        key="log.level",
+        one_of=tuple(LEVELS),
+        doc="Ottla's own: the least level that is logged.",
+    )
+    levels: tuple[tuple[str, str], ...] = setting(
+        (),
+        key="log.levels",
+        parse=parse_levels,
+        text="",
+        doc="Ottla's own: levels of single loggers, as in ottla.broker:DEBUG,ottla.node:WARN.",
+    )
+    format: str = setting(
+        "text",
+        key="log.format",
+        one_of=("text", "json"),
+        doc="Ottla's own: lines to read, or one JSON object for each line.",
+    )
+    file: str | None = setting(
+        None,
+        key="log.file",
+        kind=SettingKind.STRING,
+        doc="Ottla's own: the file to log to; standard error then has warnings and errors only. "
+        "When not set, standard error has all.",
+    )
+    file_bytes_max: int = setting(
+        10 << 20,
+        key="log.file.max.bytes",
+        at_least=1 << 10,
+        doc="Ottla's own: the size at which log.file is renamed to log.file.1 and begun again.",
+    )
+    file_count_max: int = setting(
+        5,
+        key="log.file.max.count",
+        at_least=1,
+        at_most=1_000,
+        doc="Ottla's own: how many renamed files are kept beside log.file.",
+    )
