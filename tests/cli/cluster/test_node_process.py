@@ -55,8 +55,8 @@ def config_with(directory: Path, *settings: str) -> None:
 def test_a_key_that_no_role_knows_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config_with(tmp_path, "log.retention.houres=3")
-    assert "sets log.retention.houres, which Ottla does not know" in capsys.readouterr().err
+    config_with(tmp_path, "zookeeper.connect=3")
+    assert "sets zookeeper.connect, which Ottla does not know" in capsys.readouterr().err
 
 
 def test_one_set_of_settings_may_serve_both_roles(

@@ -45,6 +45,8 @@ def config_of(
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
     """Read the node's settings; warn of keys nobody knows, refuse values that are not allowed."""
+    from ottla.model.settings.dynamic import broker_definitions
+    from ottla.model.settings.misspelt import meant_key
     from ottla.node.properties import parse_properties
 
     # gRPC says on its own what our one sentence says already; it must hear this before its import.
@@ -63,10 +65,20 @@ def config_of(
             raise ConfigError("--set", f"is {text!r}; it must be KEY=VALUE")
         texts[key.strip()] = value.strip()
     roles = texts.get("process.roles", role)
+    if {"broker", "controller"} <= {each.strip() for each in roles.split(",")}:
+        raise ConfigError(
+            "process.roles",
+            f"is {roles!r}, but a process has one role; write a file for each, with a node.id of "
+            "its own, and run 'ottla controller FILE' and 'ottla broker FILE'",
+        )
     if role not in (each.strip() for each in roles.split(",")):
         raise ConfigError("process.roles", f"is {roles!r}; run it with 'ottla {roles} {path}'")
     config, unknown = load(texts)
-    for key in sorted(unknown - _keys_of_any_role()):
+    known = _keys_of_any_role()
+    for key in sorted(unknown - known):
+        meant = meant_key(key, known | broker_definitions().keys())
+        if meant is not None:
+            raise ConfigError(key, f"is no setting; did you mean {meant}?")
         note(f"ottla: warning: {path.name} sets {key}, which Ottla does not know; it is ignored")
     for key, reason in _without_effect(texts).items():
         note(f"ottla: warning: {path.name} sets {key}, which has no effect yet: {reason}")

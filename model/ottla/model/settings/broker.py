@@ -41,6 +41,9 @@ from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 from ottla.model.settings.transactions import TransactionConfig
 
+EVERY_INTERFACE = ("0.0.0.0", "::")
+"""Hosts to listen on, and none to connect to."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
@@ -472,6 +475,13 @@ def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:
     for name in ("listeners", "advertised_listeners"):
         if name in values:
             values[name] = with_protocols(texts, values[name])
+    for endpoint in values.get("advertised_listeners", ()):
+        if endpoint.host in EVERY_INTERFACE:
+            raise ConfigError(
+                "advertised.listeners",
+                f"has {endpoint}, which no client can connect to; "
+                "name the host by which clients reach this broker",
+            )
     protocol = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
     if protocol:
         values["inter_broker_listener_name"] = protocol
