@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ottla.cli.main import run
+from ottla.cli.pipelines import pipeline_common
 from ottla.client import TopicPartition
 from ottla.pipeline.archive.archive_directory import LOCK, ArchiveDirectory
 
@@ -72,3 +74,36 @@ def test_ctrl_c_ends_an_archive_after_its_batch(live_cluster: Any, tmp_path: Pat
     assert len(ArchiveDirectory(tmp_path / "lake").live()) == 1
     assert "Exception" not in log.read_text()
     assert live_cluster.group("spark-archive-lake") == {TopicPartition(topic, 0): 3}
+
+
+def test_what_the_cluster_has_not_is_told_before_a_jvm_starts(
+    live_cluster: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def start(*_given: object) -> None:
+        raise AssertionError("a JVM starts")
+
+    monkeypatch.setattr(pipeline_common, "open_session", start)
+    topic = live_cluster.new_topic(1)
+    output = tmp_path / "lake"
+    words = ["pipeline", "archive", "-o", str(output), "--bootstrap", live_cluster.bootstrap]
+    for more, why in [
+        (["no-such"], "there is no topic 'no-such'"),
+        (["no-such", "--from", "1h"], "there is no topic 'no-such'"),
+        ([topic, "--starting", f'{{"{topic}": {{"0": 7}}}}'], "whose log has [0, 0)"),
+    ]:
+        assert run([*words, *more]) == 1
+        told = capsys.readouterr().err
+        assert told.startswith("ottla pipeline: ")
+        assert why in told
+        assert told.count("\n") == 1
+    assert not output.exists()
+    # A stream that goes on without what is lost judges that itself.
+    offsets = output / "_checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").touch()
+    with pytest.raises(AssertionError, match="a JVM starts"):
+        run([*words, "no-such", "--option", "failOnDataLoss=false"])
+    assert run([*words, "no-such"]) == 1

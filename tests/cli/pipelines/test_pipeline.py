@@ -1,21 +1,33 @@
 """The command line of `ottla pipeline`, as far as it goes without Spark."""
 
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
 
 from ottla.cli.main import Parser, run
+from ottla.cli.pipelines import pipeline_common, pipeline_start
 from ottla.cli.pipelines.pipeline import VERBS, configure
 from ottla.cli.pipelines.pipeline_archive import archive_options, default_name, span_of
-from ottla.cli.pipelines.pipeline_common import exit_code, line_of, session_options
+from ottla.cli.pipelines.pipeline_common import (
+    RunningShown,
+    exit_code,
+    line_of,
+    session_options,
+)
 from ottla.cli.pipelines.pipeline_lag import QueryLag, summed
 from ottla.cli.pipelines.pipeline_run import parse_words
+from ottla.cli.pipelines.pipeline_start import check_session, start_shown
+from ottla.model.errors import ConfigError, OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.backfill import TimeSpan
 from ottla.pipeline.run.progress import BatchProgress
+from ottla.pipeline.run.session import SessionOptions
 from ottla.pipeline.run.spark_errors import SparkFailedError
 
 
@@ -23,6 +35,14 @@ def parsed(*words: str) -> object:
     parser = Parser(prog="ottla pipeline")
     configure(parser)
     return parser.parse_args(list(words))
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port of this machine that is taken, and where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 def test_every_verb_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +105,8 @@ def test_a_query_is_named_after_its_output(output: str, name: str) -> None:
         (["archive", "t", "-o", "x", "--transform", "json:f"], "no function 'f' in json"),
         (["archive", "t", "-o", "x", "--transform", "no.py:f"], "there is no file no.py"),
         (["archive", "t", "-o", "x", "--bootstrap", "nowhere"], "must be host:port"),
+        (["archive", "t", "-o", "x", "--schema", "id BIGIN"], "is it BIGINT?"),
+        (["archive", "t", "-o", "x", "--option", "maxOffset=1"], "there is no such option"),
         (["run", "no-such-file.py"], "there is no file"),
         (["run", "no-such-file.py", "--sometimes"], "unrecognized arguments: --sometimes"),
     ],
@@ -173,8 +195,66 @@ def test_an_output_that_is_a_file_is_refused_before_spark_starts(
 ) -> None:
     path = tmp_path / "file"
     path.write_text("")
-    assert run(["pipeline", "archive", "t", "-o", str(path)]) == 1
-    assert capsys.readouterr().err == f"ottla pipeline: {path}: is no directory\n"
+    for output in (path, path / "below"):
+        assert run(["pipeline", "archive", "t", "-o", str(output)]) == 1
+        assert capsys.readouterr().err == f"ottla pipeline: {path}: is no directory\n"
+
+
+def test_an_address_where_nobody_listens_is_told_before_spark_starts_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], closed_port: int
+) -> None:
+    output = tmp_path / "lake"
+    address = f"127.0.0.1:{closed_port}"
+    words = ["pipeline", "archive", "t", "-o", str(output), "--bootstrap", address]
+    for more in ([], ["--from", "1h"]):
+        assert run([*words, *more]) == 3
+        assert capsys.readouterr().err.startswith(
+            f"ottla pipeline: can not read topics: cannot connect to {address}"
+        )
+    assert run(["pipeline", "telemetry", "-o", str(output), "--bootstrap", address]) == 3
+    assert not output.exists()
+
+
+def test_a_master_where_nobody_listens_is_told_before_spark_starts(closed_port: int) -> None:
+    master = f"spark://127.0.0.1:{closed_port},127.0.0.1:{closed_port}"
+    with pytest.raises(OttlaError, match=r"^--master: no Spark master answers at 127\.0\.0\.1:"):
+        check_session(SessionOptions(name="x", master=master))
+    with pytest.raises(ConfigError, match="must be spark://host:port"):
+        check_session(SessionOptions(name="x", master="spark://"))
+
+
+def test_a_file_for_the_executors_that_is_not_there_is_told_before_spark_starts(
+    tmp_path: Path,
+) -> None:
+    there = tmp_path / "env.tar.gz"
+    there.touch()
+    known = f"{there}#env,s3a://b/x.jar,local:/opt/y.jar,jars/*"
+    check_session(SessionOptions(name="x", conf=(("spark.archives", known),)))
+    with pytest.raises(ConfigError, match=r"^spark\.jars: there is no file no\.jar$"):
+        check_session(SessionOptions(name="x", conf=(("spark.jars", "no.jar"),)))
+
+
+def test_on_a_terminal_the_start_and_the_running_batch_are_drawn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in (pipeline_start, pipeline_common):
+        monkeypatch.setattr(module, "is_watched", lambda: True)
+    with start_shown("local[2]"):
+        pass
+    query = SimpleNamespace(name="q", isActive=True, status={"message": "Processing new data"})
+    running = RunningShown()
+    running([query])
+    running([query])
+    running.end()
+    drawn = [one for one in capsys.readouterr().err.split("\r\033[K") if one]
+    assert drawn[-1:] == ["q  processing new data (0 s)"]
+    assert set(drawn[:-1]) <= {"starting Spark (local[2])… 0 s"}
+
+
+def test_elsewhere_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    with start_shown("local[2]"):
+        RunningShown()([SimpleNamespace(name="q", isActive=True, status={"message": "x"})])
+    assert capsys.readouterr().err == ""
 
 
 def test_the_zip_for_spark_submit_is_written_where_it_is_wanted(

@@ -2,6 +2,7 @@
 
 pipeline.py            `ottla pipeline`
 pipeline_common.py     arguments that its verbs share
+pipeline_start.py      checks before a JVM starts, and the wait for it
 pipeline_run.py        runs a pipeline of the user's own
 pipeline_archive.py    archives topics
 pipeline_compact.py    compacts an archive

@@ -8,8 +8,10 @@ import argparse
 from importlib import import_module
 from typing import NamedTuple
 
+from ottla.cli.main import REFUSED, UNREACHABLE
 from ottla.cli.pipelines.pipeline_common import exit_code
 from ottla.cli.terminal import note
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.pipeline.run.spark_errors import SparkFailedError
 
 
@@ -52,4 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     except SparkFailedError as error:
         note(f"ottla pipeline: {error}")
         return exit_code(error)
+    except RefusedError as error:
+        # As it is when Spark is told: without the name of the code.
+        note(f"ottla pipeline: {error.message}")
+        return UNREACHABLE if error.code == ErrorCode.NETWORK_EXCEPTION else REFUSED
     return code

@@ -84,15 +84,43 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Archive until told to stop, or once, or a span of time."""
-    from ottla.pipeline.archive.archive import own_place, start_archive
+    from ottla.pipeline.archive.archive import own_place
 
     options = archive_options(arguments)
-    is_json = arguments.format == "json"
     span = span_of(arguments)
+    if options.schema is not None:
+        from ottla.pipeline.run.session import require_pyspark
+        from ottla.pipeline.run.transforms import check_schema
+
+        require_pyspark()
+        check_schema(options.schema)
     if span is not None:
         return run_backfill(arguments, options, span)
+    check_archived(options)
+    with own_place(options) as kept_open:
+        return run_stream(arguments, options, kept_open)
+
+
+def check_archived(options: "ArchiveOptions") -> None:
+    """Look at the output and ask the cluster for the topics, before Spark starts."""
+    from ottla.pipeline.archive.archive_directory import check_output
+    from ottla.pipeline.archive.checkpoint import has_begun
+    from ottla.pipeline.read.source_check import check_source
+
+    check_output(options.output)
+    check_source(
+        options.source, is_stream=True, is_resumed=has_begun(options.checkpoint_path) is not False
+    )
+
+
+def run_stream(
+    arguments: argparse.Namespace, options: "ArchiveOptions", kept_open: tuple[int, ...]
+) -> int:
+    """Archive until told to stop, or once."""
+    from ottla.pipeline.archive.archive import start_archive
+
+    is_json = arguments.format == "json"
     with (
-        own_place(options) as kept_open,
         open_spark(arguments, options.name, kept_open) as spark,
     ):
         query = start_archive(spark, options)
@@ -102,8 +130,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "TimeSpan") -> int:
     """Add what the archive lacks of a span of time."""
-    from ottla.pipeline.archive.backfill import backfill
+    from ottla.pipeline.archive.archive_directory import check_output, local_path
+    from ottla.pipeline.archive.backfill import backfill, source_of
+    from ottla.pipeline.read.source_check import check_source
 
+    if local_path(options.output) is None:
+        raise ConfigError("--from", f"{options.output} is not on this machine's disks")
+    check_output(options.output)
+    check_source(source_of(options, span), is_stream=False)
     with open_spark(arguments, options.name) as spark:
         count = backfill(spark, options, span)
     if arguments.format == "json":

@@ -2,15 +2,17 @@
 
 import argparse
 import re
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import bootstrap_of
 from ottla.cli.main import REFUSED, UNREACHABLE
-from ottla.cli.terminal import note, say, say_json
+from ottla.cli.pipelines.pipeline_start import check_session, start_shown
+from ottla.cli.terminal import draw, is_watched, note, say, say_json, wipe
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
 from ottla.pipeline.run.progress import BatchProgress, Totals
@@ -101,7 +103,10 @@ def open_spark(
 ) -> Iterator["SparkSession"]:
     """Start Spark for a command; SparkFailedError for whatever goes wrong in it."""
     options = replace(session_options(arguments, name), kept_open=kept_open)
-    with open_session(options) as session:
+    check_session(options)
+    with ExitStack() as stack:
+        with start_shown(options.master):
+            session = stack.enter_context(open_session(options))
         yield session
 
 
@@ -123,7 +128,45 @@ class Shown:
         if self._is_json:
             say_json(batch.as_json(), is_flushed=True)
         else:
-            note(line_of(batch))
+            note_over(line_of(batch))
+
+
+class RunningShown:
+    """What queries do between two lines of batches, drawn over itself on a terminal."""
+
+    def __init__(self) -> None:
+        self._is_drawn = is_watched()
+        self._message = ""
+        self._since = time.monotonic()
+        self._seconds = -1
+
+    def __call__(self, queries: Iterable[Any]) -> None:
+        """Draw what the queries do now, once a second."""
+        if not self._is_drawn:
+            return
+        message = "; ".join(
+            f"{query.name}  {str(query.status['message']).lower()}"
+            for query in queries
+            if query.isActive
+        )
+        if message != self._message:
+            self._message, self._since, self._seconds = message, time.monotonic(), -1
+        seconds = int(time.monotonic() - self._since)
+        if message and seconds != self._seconds:
+            self._seconds = seconds
+            draw(f"{message} ({seconds} s)")
+
+    def end(self) -> None:
+        """Erase what is drawn."""
+        if self._is_drawn:
+            wipe()
+
+
+def note_over(text: str) -> None:
+    """Print a line in the place of what is drawn."""
+    if is_watched():
+        wipe()
+    note(text)
 
 
 def line_of(batch: BatchProgress) -> str:
@@ -145,8 +188,12 @@ def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
     """Show the batches of queries until they end or Ctrl-C ends them; return the sum."""
     shown = Shown(is_json=is_json)
     ending = QueriesEnding()
-    with asked_by_signals(ending, lambda: note(ENDING)):
-        follow(queries, QueryWatch(shown, ending))
+    running = RunningShown()
+    with asked_by_signals(ending, lambda: note_over(ENDING)):
+        try:
+            follow(queries, QueryWatch(shown, ending), running)
+        finally:
+            running.end()
     return shown.totals
 
 

@@ -14,10 +14,10 @@ from ottla.cli.pipelines.pipeline_common import (
     add_stream_arguments,
     finish,
     follow_queries,
+    note_over,
     open_spark,
     trigger_of,
 )
-from ottla.cli.terminal import note
 from ottla.model.errors import OttlaError
 from ottla.pipeline.archive.archive import trigger_words
 from ottla.pipeline.run.own_code import OwnCode, read_own_code
@@ -87,7 +87,7 @@ def run_script(spark: "SparkSession", code: OwnCode, arguments: list[str], *, is
         if not watch.is_any_active:
             # What runs is no stream, and has no next batch to end before.
             raise KeyboardInterrupt
-        note(ENDING)
+        note_over(ENDING)
 
     with (
         asked_by_signals(ending, tell),

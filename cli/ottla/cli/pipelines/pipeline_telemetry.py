@@ -19,8 +19,13 @@ from ottla.cli.pipelines.pipeline_common import (
     trigger_of,
 )
 from ottla.cli.times import parse_duration
-from ottla.model.errors import ConfigError
-from ottla.pipeline.archive.archive_directory import ArchiveDirectory, changing, local_path
+from ottla.model.errors import ConfigError, RefusedError
+from ottla.pipeline.archive.archive_directory import (
+    ArchiveDirectory,
+    changing,
+    check_output,
+    local_path,
+)
 from ottla.pipeline.run.spark_errors import SparkFailedError
 
 if TYPE_CHECKING:
@@ -100,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # what the user says comes later
     with (
         topic_explained(options.topic),
+        checked(options),
         alone_in(options.output, options.checkpoint) as kept_open,
         open_spark(arguments, options.name, kept_open) as spark,
     ):
@@ -140,11 +146,25 @@ def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
 
 
 @contextmanager
+def checked(options: "TelemetryOptions") -> Iterator[None]:
+    """Look at the output and ask the cluster for the topic, before Spark starts."""
+    from ottla.pipeline.archive.checkpoint import has_begun
+    from ottla.pipeline.read.source_check import check_source
+    from ottla.pipeline.rollup.stream import source_of
+
+    if options.output is not None:
+        check_output(options.output)
+    is_resumed = has_begun(options.checkpoint) is not False
+    check_source(source_of(options), is_stream=True, is_resumed=is_resumed)
+    yield
+
+
+@contextmanager
 def topic_explained(topic: str) -> Iterator[None]:
     """Say of the topic that brokers write, when it is missing, how it comes to be."""
     try:
         yield
-    except SparkFailedError as error:
+    except (SparkFailedError, RefusedError) as error:
         if topic != TOPIC or TOPIC not in str(error) or "no topic" not in str(error):
             raise
         raise SparkFailedError(

@@ -45,6 +45,19 @@ def local_path(output: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme in LOCAL_SCHEMES else None
 
 
+def check_output(output: str) -> None:
+    """Raise ConfigError where an output on this machine can not be a directory to write to."""
+    path = local_path(output)
+    if path is None:
+        return
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    if not path.is_dir():
+        raise ConfigError(str(path), "is no directory")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ConfigError(output, f"can not be written: {path} does not let this user")
+
+
 @contextmanager
 def changing(directory: Path) -> Iterator[int]:
     """Be the one that changes an archive; ConfigError when another process is.

@@ -83,17 +83,22 @@ def backfill(spark: "SparkSession", options: ArchiveOptions, span: TimeSpan) -> 
     return count
 
 
-def _missing(
-    spark: "SparkSession", options: ArchiveOptions, span: TimeSpan, directory: ArchiveDirectory
-) -> "DataFrame":
-    from pyspark.sql import functions as f
-
+def source_of(options: ArchiveOptions, span: TimeSpan) -> dict[str, str]:
+    """Return the options of `format("ottla")` that read a span of what an archive is made of."""
     source = {
         name: value
         for name, value in options.source.items()
         if name.lower() not in ("startingoffsets", "shadowgroup")
     }
-    records = spark.read.format(FORMAT).options(**source, **span.source_options()).load()
+    return {**source, **span.source_options()}
+
+
+def _missing(
+    spark: "SparkSession", options: ArchiveOptions, span: TimeSpan, directory: ArchiveDirectory
+) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    records = spark.read.format(FORMAT).options(**source_of(options, span)).load()
     moment = f.unix_micros(f.col("timestamp"))
     wanted = records.where(
         (moment >= span.start_ms * MICROSECONDS) & (moment < span.end_ms * MICROSECONDS)

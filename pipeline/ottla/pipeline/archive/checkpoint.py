@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import TopicPartition
+from ottla.pipeline.archive.archive_directory import local_path
 from ottla.pipeline.read.offsets import StreamPosition
 
 VERSION = "v1"
@@ -22,6 +23,12 @@ def last_batch(checkpoint: Path, log: str) -> int:
     if not folder.is_dir():
         return NONE
     return max((int(name.name) for name in folder.iterdir() if name.name.isdecimal()), default=NONE)
+
+
+def has_begun(checkpoint: str) -> bool | None:
+    """Return whether a query of this checkpoint has planned a batch; None where it is elsewhere."""
+    path = local_path(checkpoint)
+    return None if path is None else last_batch(path, "offsets") != NONE
 
 
 def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:

@@ -52,8 +52,11 @@ class FoundTopics(NamedTuple):
 class Asking:
     """A connection to the cluster from a thread that blocks; owns a loop in another thread."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(
+        self, options: ReadOptions, *, first_answer_timeout_s: float = FIRST_ANSWER_TIMEOUT_S
+    ) -> None:
         self._config = options.consumer_config()
+        self._first_answer_timeout_s = first_answer_timeout_s
         self._isolation_level = options.isolation_level
         self._drops_replays = options.drop_replays
         self._keep_all: set[str] = set()
@@ -119,7 +122,7 @@ class Asking:
     @property
     def _timeout_s(self) -> float:
         longest_s = self._config.default_api_timeout_ms / 1_000
-        return longest_s if self._has_answered else min(longest_s, FIRST_ANSWER_TIMEOUT_S)
+        return longest_s if self._has_answered else min(longest_s, self._first_answer_timeout_s)
 
     async def _find_topics(self, topics: Topics) -> FoundTopics:
         names = None

@@ -82,14 +82,19 @@ class BatchResult(NamedTuple):
 
 def start(spark: SparkSession, options: TelemetryOptions) -> StreamingQuery:
     """Start the query; it goes on from its checkpoint where there is one."""
-    source = {
+    records = spark.readStream.format("ottla").options(**source_of(options)).load()
+    return start_on(records, options)
+
+
+def source_of(options: TelemetryOptions) -> dict[str, str]:
+    """Return the options of `format("ottla")` that read what clients pushed."""
+    return {
         "startingOffsets": "earliest",
         **options.source,
         "kafka.bootstrap.servers": options.bootstrap,
         "subscribe": options.topic,
         "columns": "value,partition,offset",
     }
-    return start_on(spark.readStream.format("ottla").options(**source).load(), options)
 
 
 def start_on(records: DataFrame, options: TelemetryOptions) -> StreamingQuery:

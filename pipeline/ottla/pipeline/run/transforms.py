@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ottla.model.errors import ConfigError
+from ottla.pipeline.run.ddl import ddl_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,6 +68,25 @@ def with_json_value(records: "DataFrame", schema: "StructType") -> "DataFrame":
     )
 
 
+def check_schema(text: str) -> None:
+    """Raise ConfigError for a schema that Spark would refuse, as far as it shows without a JVM."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    from ottla.pipeline.run.spark_errors import told
+
+    try:
+        content = _schema_text(text)
+        if content.lstrip().startswith("{"):
+            StructType.fromJson(json.loads(content))
+            return
+        why = ddl_problem(content)
+    except (PySparkException, KeyError, TypeError, ValueError, OSError) as error:
+        why = told(error) if isinstance(error, PySparkException) else repr(error)
+    if why:
+        raise _no_schema(text, why)
+
+
 def read_schema(text: str) -> "StructType":
     """Return the schema that a file (DDL, or JSON as Spark writes it) or a DDL text stands for."""
     from pyspark.errors import PySparkException
@@ -74,9 +94,8 @@ def read_schema(text: str) -> "StructType":
 
     from ottla.pipeline.run.spark_errors import told
 
-    path = Path(text)
     try:
-        content = path.read_text() if "\n" not in text and path.is_file() else text
+        content = _schema_text(text)
         if content.lstrip().startswith("{"):
             found: Any = StructType.fromJson(json.loads(content))
         else:
@@ -86,7 +105,16 @@ def read_schema(text: str) -> "StructType":
         why = "it names no fields"
     except (PySparkException, KeyError, TypeError, ValueError, OSError) as error:
         why = told(error) if isinstance(error, PySparkException) else repr(error)
-    raise ConfigError(
+    raise _no_schema(text, why)
+
+
+def _schema_text(text: str) -> str:
+    path = Path(text)
+    return path.read_text() if "\n" not in text and path.is_file() else text
+
+
+def _no_schema(text: str, why: str) -> ConfigError:
+    return ConfigError(
         "--schema",
         f"{text!r} is neither a DDL such as 'id BIGINT, name STRING', nor a file with one or "
         f"with a schema as Spark writes it in JSON: {why}",

@@ -99,10 +99,18 @@ class QueryWatch:
             query.stop()
 
 
-def follow(queries: Iterable[WatchedQuery], watch: QueryWatch) -> None:
-    """Watch queries until all have ended; raise what one of them failed with."""
+def follow(
+    queries: Iterable[WatchedQuery],
+    watch: QueryWatch,
+    show_running: Callable[[Iterable[WatchedQuery]], None] = lambda queries: None,
+) -> None:
+    """Watch queries until all have ended; raise what one of them failed with.
+
+    `show_running` is called with them after each look, while any runs.
+    """
     kept = list(queries)
     while watch.look(kept):
+        show_running(kept)
         time.sleep(POLL_S)
     for query in kept:
         error = query.exception()
