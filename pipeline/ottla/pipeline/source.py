@@ -2,6 +2,8 @@
 
 # ruff: noqa: N802 - Spark names these methods
 
+import os
+import sys
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -67,12 +69,27 @@ def register(spark: SparkSession) -> None:
 
     Spark finds the format by itself where the package is installed (see `pyspark_ottla`), but looks
     for a source only; that streams are seen needs this.
+
+    In a local session whose PYSPARK_PYTHON is not set, workers are this very Python from then on:
+    Spark's own choice is the `python3` of PATH, which lacks the packages of a virtual environment
+    that is not activated.
     """
     from ottla.pipeline.read.shadow import listen
 
+    use_this_python(spark)
     if not _is_known(spark):
         spark.dataSource.register(OttlaDataSource)
     listen(spark, NAME)
+
+
+def use_this_python(spark: SparkSession) -> None:
+    """Have a local session start this Python as its workers, unless the user named one."""
+    context: Any = getattr(spark, "_sc", None)  # none under Spark Connect
+    if context is None or not context.master.startswith("local"):
+        return  # elsewhere this path may be nobody's
+    is_chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if not is_chosen:
+        context.pythonExec = sys.executable
 
 
 def _is_known(spark: SparkSession) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from ottla.pipeline.doctor.doctor import (
     PACKAGES_MIN,
     AnswerState,
+    DoctorAnswer,
     Interpreter,
     MachineFacts,
     Package,
@@ -14,6 +15,7 @@ from ottla.pipeline.doctor.doctor import (
     Trial,
     brokers_finding,
     findings,
+    is_fit,
     is_worth_a_trial,
     reason_in,
     trial_finding,
@@ -100,15 +102,22 @@ def test_no_java_or_none_that_does_has_failed() -> None:
             ],
             "/jvm/11, by PATH, is Java 11, and Spark needs 17",
         ),
-        ("", [JAVA._replace(found_by="/usr/lib/jvm")], "Spark alone finds only JAVA_HOME and PATH"),
+        (
+            "",
+            [JAVA._replace(found_by="/usr/lib/jvm")],
+            "Spark alone looks at JAVA_HOME and PATH",
+        ),
     ],
     ids=["no such", "too old", "too old on PATH", "lies about"],
 )
-def test_a_java_that_only_we_find_is_a_warning_since_spark_alone_would_fail(
+def test_a_java_that_only_we_find_has_failed_since_programs_would(
     java_home: str, javas: list[Java], words: str
 ) -> None:
-    state, found, cure = told(replace(FIT, java_home=java_home, javas=javas))["java"]
-    assert state is AnswerState.WARNING
+    facts = replace(FIT, java_home=java_home, javas=javas)
+    state, found, cure = told(facts)["java"]
+    assert state is AnswerState.FAILED
+    assert is_worth_a_trial(list(findings(facts)))
+    assert not is_fit(list(findings(facts)))
     assert found.endswith(words)
     assert cure == "export JAVA_HOME=/jvm/17"
 
@@ -147,20 +156,23 @@ def test_another_spark_than_pyspark_is_or_none_where_spark_home_points_has_faile
         ),
     ],
 )
-def test_a_worker_that_cannot_run_our_code_has_failed_and_is_a_warning_where_only_spark_takes_it(
+def test_a_worker_that_cannot_run_our_code_has_failed_also_where_only_spark_takes_it(
     worker: Interpreter, words: str
 ) -> None:
     state, found, cure = told(replace(FIT, worker=worker, plain_worker=None))["PYSPARK_PYTHON"]
     assert state is AnswerState.FAILED
     assert words in found
     assert cure == f"export PYSPARK_PYTHON={HERE}"
-    state, found, cure = told(replace(FIT, plain_worker=worker))["PYSPARK_PYTHON"]
-    assert state is AnswerState.WARNING
+    facts = replace(FIT, plain_worker=worker)
+    state, found, cure = told(facts)["PYSPARK_PYTHON"]
+    assert state is AnswerState.FAILED
+    assert is_worth_a_trial(list(findings(facts)))
+    assert not is_fit(list(findings(facts)))
     assert words in found
     assert cure == f"export PYSPARK_PYTHON={HERE}"
 
 
-def test_a_warning_keeps_no_query_from_being_tried() -> None:
+def test_a_fault_that_ottla_pipeline_gets_by_keeps_no_query_from_being_tried() -> None:
     facts = replace(FIT, java_home="/nowhere")
     assert told(facts)
     assert is_worth_a_trial(list(findings(facts)))
@@ -211,7 +223,7 @@ def test_a_query_that_fails_is_told_by_the_first_error_of_its_log_and_what_helps
 ) -> None:
     assert reason_in(log) == reason
     found = trial_finding(Trial(3.0, problem=reason or GATEWAY, log=log), 10)
-    assert found == ("query", AnswerState.FAILED, reason or GATEWAY, cure)
+    assert found == DoctorAnswer("query", AnswerState.FAILED, reason or GATEWAY, cure)
 
 
 def test_a_query_is_judged_by_its_rows_and_its_time() -> None:

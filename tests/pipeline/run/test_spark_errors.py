@@ -59,3 +59,19 @@ def test_what_spark_says_comes_with_the_log_that_tells_more() -> None:
 
 def test_an_error_that_says_nothing_is_called_by_its_name() -> None:
     assert told(ZeroDivisionError()) == "ZeroDivisionError"
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: ottla. Make", "register(spark)"),
+        ("SparkException: Python worker failed to connect back.", "ottla doctor spark"),
+        ("Timed out while waiting for the Python worker to connect back", "local[2]"),
+    ],
+)
+def test_a_failure_of_workers_comes_with_its_cure(text: str, cure: str) -> None:
+    failure, _ = failure_of(RuntimeError(text), "/tmp/spark.log")
+    assert cure in str(failure)
+    assert "\n" not in str(failure)
+    failure, _ = failure_of(RuntimeError("Failed to find the data source: delta"), "log")
+    assert str(failure) == "Failed to find the data source: delta (Spark's log: log)"

@@ -24,6 +24,7 @@ from ottla.pipeline.doctor.doctor import (
     DoctorAnswer,
     brokers_finding,
     findings,
+    is_fit,
     is_worth_a_trial,
     trial_finding,
 )
@@ -131,12 +132,12 @@ def _look_at_spark(arguments: argparse.Namespace) -> int:
         found.append(trial_finding(trial, ROWS))
         if bootstrap:
             found.append(brokers_finding(trial.reached if trial else None))
-    is_fit = is_worth_a_trial(found)
+    fit = is_fit(found)
     if arguments.format == "json":
-        print_json({"fit": is_fit, "findings": [_as_json(finding) for finding in found]})
+        print_json({"fit": fit, "findings": [_as_json(finding) for finding in found]})
     else:
         print_table(COLUMNS, [(one.name, one.state, one.found, one.cure) for one in found])
-    return 0 if is_fit else UNHEALTHY
+    return 0 if fit else UNHEALTHY
 
 
 def _as_json(finding: DoctorAnswer) -> dict[str, str | None]:

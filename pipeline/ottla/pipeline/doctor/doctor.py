@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ottla.pipeline.java import VERSION_MIN, Java, none_fits
+from ottla.pipeline.run.spark_errors import CURES as WORKER_CURES
 
 PYTHON_MIN = (3, 11)
 """The oldest that our wheel installs on."""
@@ -25,7 +26,6 @@ class AnswerState(StrEnum):
     """How a question was answered."""
 
     OK = "ok"
-    WARNING = "warning"
     FAILED = "failed"
     NOT_TRIED = "not tried"
 
@@ -38,6 +38,8 @@ class DoctorAnswer(NamedTuple):
     found: str
     cure: str = ""
     """What to do; empty when there is nothing to do."""
+    is_of_programs: bool = False
+    """Whether `ottla pipeline` gets by, and only programs that start Spark themselves fail."""
 
 
 class Package(NamedTuple):
@@ -158,13 +160,13 @@ def java_finding(facts: MachineFacts) -> DoctorAnswer:
         is_there = first.found_by == "JAVA_HOME"
         why = first.problem if is_there else "has no bin/java"
         found += f"; JAVA_HOME={facts.java_home} {why}"
-        return DoctorAnswer("java", AnswerState.WARNING, found, f"export JAVA_HOME={java.home}")
+        return _of_programs("java", found, f"export JAVA_HOME={java.home}")
     if not facts.java_home and first is not java:
         found += f"; {first.home}, by {first.found_by}, {first.problem}"
-        return DoctorAnswer("java", AnswerState.WARNING, found, f"export JAVA_HOME={java.home}")
+        return _of_programs("java", found, f"export JAVA_HOME={java.home}")
     if not facts.java_home and java.found_by != "PATH":
-        found += "; Spark alone finds only JAVA_HOME and PATH"
-        return DoctorAnswer("java", AnswerState.WARNING, found, f"export JAVA_HOME={java.home}")
+        found += "; 'ottla pipeline' finds it, but Spark alone looks at JAVA_HOME and PATH"
+        return _of_programs("java", found, f"export JAVA_HOME={java.home}")
     return DoctorAnswer("java", AnswerState.OK, found)
 
 
@@ -197,14 +199,22 @@ def worker_finding(facts: MachineFacts) -> DoctorAnswer:
         problem = _problem_of_worker(plain, facts.python)
         if problem:
             found = (
-                f"is not set: 'ottla pipeline' sets it, but Spark alone starts {plain.program}, "
-                f"which {problem}"
+                "is not set: 'ottla pipeline' and ottla.pipeline.register set it, but Spark alone "
+                f"starts {plain.program}, which {problem}"
             )
-            return DoctorAnswer(
-                name, AnswerState.WARNING, found, f"export PYSPARK_PYTHON={facts.program}"
-            )
+            return _of_programs(name, found, f"export PYSPARK_PYTHON={facts.program}")
         return DoctorAnswer(name, AnswerState.OK, "is not set, and need not be")
     return DoctorAnswer(name, AnswerState.OK, f"{worker.program} ({worker.chosen_by})")
+
+
+def _of_programs(name: str, found: str, cure: str) -> DoctorAnswer:
+    """Return a fault that programs meet which start Spark themselves."""
+    return DoctorAnswer(name, AnswerState.FAILED, found, cure, is_of_programs=True)
+
+
+def is_fit(found: Sequence[DoctorAnswer]) -> bool:
+    """Return whether no program fails, whoever starts its Spark."""
+    return all(finding.state is not AnswerState.FAILED for finding in found)
 
 
 def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
@@ -225,8 +235,8 @@ def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
 
 
 def is_worth_a_trial(found: Sequence[DoctorAnswer]) -> bool:
-    """Return whether a query has a chance: only faults that are known already would speak."""
-    return all(finding.state is not AnswerState.FAILED for finding in found)
+    """Return whether a query of `ottla pipeline` has a chance: else known faults would speak."""
+    return is_fit([finding for finding in found if not finding.is_of_programs])
 
 
 def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
@@ -280,6 +290,7 @@ CURES = (
         r"Failed to connect to master|All masters are unresponsive|[Mm]aster (must|URL)",
         "look at --master: does the cluster run, and is it reached from here?",
     ),
+    *WORKER_CURES,
     (r"Cannot run program|error=2", "export PYSPARK_PYTHON=<the Python with ottla[spark]>"),
 )
 """What stands in the log of a Spark that fails, and what then helps; the first that is found."""

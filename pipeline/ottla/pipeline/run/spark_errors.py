@@ -19,6 +19,20 @@ _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
 _LAST_OF_TRACEBACK = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\w*): (.*)$", re.MULTILINE)
 
 
+CURES = (
+    (
+        r"DATA_SOURCE_NOT_FOUND.*\bottla\b",
+        "the Python of Spark's workers does not have this package: call "
+        "ottla.pipeline.register(spark), or export PYSPARK_PYTHON=<the Python with it>",
+    ),
+    (
+        r"[Pp]ython worker (?:failed )?to connect back",
+        "the worker's Python did not start within Spark's time (10 to 15 s): give Spark fewer "
+        "cores (--master local[2]) or the machine less load; if it never starts, "
+        "'ottla doctor spark' says why",
+    ),
+)
+"""What stands in the text of such a failure, and what then helps."""
 _STATE = re.compile(r" SQLSTATE: \w{5};?")
 
 
@@ -35,7 +49,15 @@ def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
     ours = sentence_of(error)
     if ours is not None:
         return SparkFailedError(place + ours), False
-    return SparkFailedError(f"{place}{told(error)} (Spark's log: {log})"), True
+    cure = cure_of(str(error))
+    return SparkFailedError(
+        f"{place}{told(error)}{cure and f'; {cure}'} (Spark's log: {log})"
+    ), True
+
+
+def cure_of(text: str) -> str:
+    """Return what helps against a failure of Spark's workers; empty if its text names none."""
+    return next((cure for pattern, cure in CURES if re.search(pattern, text)), "")
 
 
 def told(error: BaseException) -> str:
