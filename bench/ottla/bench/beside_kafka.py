@@ -41,7 +41,7 @@ EQUAL_SETTINGS = {
 """Of both servers; what is not named has the same default in both, or exists in one alone."""
 
 # Kafka offers client telemetry only with a plug-in, so that its clients do not ask for it.
-OTTLA_SETTINGS = {"telemetry.enable": "false"}
+OTTLA_SETTINGS = {"client.telemetry": "off"}
 
 IS_HIGHER_BETTER = {
     "per_second": True,

@@ -105,11 +105,7 @@ class Crowd:
         """Refuse to go on where nobody is asked for anything."""
         intervals = {client.interval_ms for client in self._clients}
         if not all(client.is_asked for client in self._clients):
-            raise ConfigError(
-                "ottla bench telemetry",
-                "asks for a subscription that all clients match; make one with "
-                "'ottla metrics subscriptions set bench --metrics \"*\" --interval 1s'",
-            )
+            raise _nobody_asks()
         self.interval_ms = max(intervals)
 
     def begin(self, first_intervals: tuple[float, float] = FIRST_INTERVALS) -> None:
@@ -214,6 +210,8 @@ class CrowdClient:
         answer = self._read_frame()
         _, at = headers.decode_response_header(request.API_KEY, GET_VERSION, answer)
         found = codec.decode(GetTelemetrySubscriptionsResponse, GET_VERSION, answer, at)
+        if found.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            raise _nobody_asks()
         if found.error_code:
             raise OttlaError(f"a client that asks what to report gets {found.error_code}")
         self._instance_id = found.client_instance_id
@@ -292,3 +290,11 @@ def allow_files(clients: int) -> None:
     if needed > hard:
         raise ConfigError("--connections", f"needs {needed} open files; 'ulimit -Hn' is {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+
+
+def _nobody_asks() -> ConfigError:
+    return ConfigError(
+        "ottla bench telemetry",
+        "asks for a subscription that all clients match; make one with "
+        "'ottla metrics subscriptions set bench --metrics \"*\" --interval 1s'",
+    )

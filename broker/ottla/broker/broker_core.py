@@ -58,7 +58,12 @@ from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
-from ottla.wire.apis import DESCRIBE_QUOTA_USAGE, FIND_COORDINATOR, WRITE_TXN_MARKERS
+from ottla.wire.apis import (
+    DESCRIBE_QUOTA_USAGE,
+    FIND_COORDINATOR,
+    TELEMETRY_API_KEYS,
+    WRITE_TXN_MARKERS,
+)
 
 BROKER_API_KEYS = (
     CLUSTER_API_KEYS
@@ -67,9 +72,10 @@ BROKER_API_KEYS = (
     | REPLICA_API_KEYS
     | SASL_API_KEYS
     | TRANSACTION_API_KEYS
+    | TELEMETRY_API_KEYS
     | {FIND_COORDINATOR, WRITE_TXN_MARKERS}
 )
-"""APIs that every broker serves; client telemetry comes on top where it is enabled."""
+"""APIs that every broker serves."""
 
 
 class ReplicaPorts(NamedTuple):
@@ -168,9 +174,17 @@ class BrokerCore:
         )
 
     def register_early(
-        self, *, cluster_id: str, describe_node: DescribeNodeApi, coming: Iterable[int]
+        self,
+        *,
+        cluster_id: str,
+        describe_node: DescribeNodeApi,
+        coming: Iterable[int],
+        offers_telemetry: Callable[[], bool],
     ) -> None:
-        """Serve ApiVersions and DescribeNode; `coming` are the keys that follow later."""
+        """Serve ApiVersions and DescribeNode; `coming` are the keys that follow later.
+
+        Client telemetry is listed while `offers_telemetry` says so.
+        """
         register_sasl_apis(self.dispatcher)
         register_early_apis(
             self.dispatcher,
@@ -179,6 +193,7 @@ class BrokerCore:
             metadata=self.metadata,
             describe_node=describe_node,
             coming=coming,
+            offers_telemetry=offers_telemetry,
         )
 
     def register(

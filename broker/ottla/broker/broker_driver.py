@@ -40,7 +40,6 @@ from ottla.broker.logs.replica_apis import register_replica_apis
 from ottla.broker.logs.transaction_questions_driver import CoordinatorQuestions
 from ottla.broker.metrics.broker_metrics import BrokerParts
 from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry
-from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
 from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.dispatch import Dispatcher
@@ -84,11 +83,6 @@ PLACED_POLL_S = 0.1
 """How often it is looked whether the metadata knows where a replica lies that moves."""
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
-
-
-def served_api_keys(config: BrokerConfig) -> frozenset[int]:
-    """Return what clients are told that they may ask, from the first moment on."""
-    return BROKER_API_KEYS | (TELEMETRY_API_KEYS if config.telemetry.enable else frozenset())
 
 
 logger = logging.getLogger("ottla.broker")
@@ -460,7 +454,8 @@ class Broker:
                     self._metrics,
                 ),
             ),
-            coming=served_api_keys(self.config),
+            coming=BROKER_API_KEYS,
+            offers_telemetry=self.telemetry.is_offered,
         )
 
     def _open_doors(self) -> None:

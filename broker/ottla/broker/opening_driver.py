@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from ottla.broker.authentication.authenticators import Authenticators
-from ottla.broker.broker_driver import Broker, served_api_keys
+from ottla.broker.broker_core import BROKER_API_KEYS
+from ottla.broker.broker_driver import Broker
 from ottla.broker.cluster.cluster_apis import register_early_apis
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.dynamic_settings import connection_bounds
@@ -256,7 +257,8 @@ async def _checked_cluster(
             problems=lambda: ("no controller of controller.quorum.voters has answered yet",),
             metric_sources=(),
         ),
-        coming=served_api_keys(config),
+        coming=BROKER_API_KEYS,
+        offers_telemetry=lambda: False,
     )
     theirs = await cluster_id_of_quorum(
         rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms

@@ -177,6 +177,11 @@ class ClientInstances:
         """Yield every client, the one that was silent longest first."""
         return iter(self._instances.values())
 
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether there is a subscription that can be read and asks for metrics."""
+        return any(one.metrics for one in self._subscriptions)
+
     def get(self, instance_id: UUID) -> ClientInstance | None:
         """Return a client that is known."""
         return self._instances.get(instance_id)

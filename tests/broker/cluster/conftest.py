@@ -184,6 +184,7 @@ class Client:
                 metric_sources=[lambda: {"b": 2.0}, lambda: {"a": 1}],
             ),
             coming=CLUSTER_API_KEYS | {0, 1, FIND_COORDINATOR},
+            offers_telemetry=lambda: False,
         )
         register_metadata_apis(
             self.dispatcher,

@@ -16,7 +16,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.telemetry.instances import ClientInstance, ClientInstances
 from ottla.telemetry.subscriptions import ClientTraits
-from ottla.wire.apis import API_VERSIONS, response_class
+from ottla.wire.apis import API_VERSIONS, TELEMETRY_API_KEYS, response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_response_header, encode_request_header, frame
@@ -35,6 +35,7 @@ class Broker:
 
     def __init__(self, payload_bytes_max: int = 1_000) -> None:
         self.now_ms = 5_000
+        self.is_offered = True
         self.taken: list[tuple[ClientInstance, int, bytes]] = []
         self.dones: list[Done] = []
         self.refuses_at_once = False
@@ -44,15 +45,19 @@ class Broker:
             served=lambda: self.dispatcher.api_keys,
             cluster_id="c",
             node_id=NodeId(1),
+            offers_telemetry=lambda: self.is_offered,
         )
         self.dispatcher.register(API_VERSIONS, versions.handle)
         self.instances = ClientInstances(
             fresh_id=lambda: UUID(int=1_000), payload_bytes_max=payload_bytes_max
         )
         self.instances.on_subscriptions({"all": {"metrics": "*", "interval.ms": str(INTERVAL_MS)}})
-        TelemetryApis(self.instances, payload_bytes_max=payload_bytes_max, take=self.take).register(
-            self.dispatcher
-        )
+        TelemetryApis(
+            self.instances,
+            payload_bytes_max=payload_bytes_max,
+            take=self.take,
+            is_offered=lambda: self.is_offered,
+        ).register(self.dispatcher)
 
     def take(self, instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
         self.taken.append((instance, codec, payload))
@@ -158,6 +163,43 @@ def test_each_client_is_told_to_report_everything_in_the_form_that_it_understand
     client = Client(broker)
     client.ask(ApiVersionsRequest(client_software_name=software, client_software_version="1.0"), 3)
     assert client.get().requested_metrics == metrics
+
+
+def test_the_apis_are_listed_only_while_they_are_offered(broker: Broker) -> None:
+    broker.is_offered = False
+    client = Client(broker)
+    assert listed_by(client) == {API_VERSIONS}
+    broker.is_offered = True
+    assert listed_by(client) == {API_VERSIONS} | TELEMETRY_API_KEYS
+
+
+def test_a_connection_that_was_never_offered_telemetry_is_refused_it(broker: Broker) -> None:
+    broker.is_offered = False
+    client = Client(broker)
+    listed_by(client)
+    got = client.get()
+    assert got.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert client.ask(client.push(got)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert not len(broker.instances)
+    assert not client.connection.is_closed
+
+
+def test_a_connection_that_was_offered_telemetry_is_asked_for_nothing_once_nobody_wants_it(
+    broker: Broker,
+) -> None:
+    client = Client(broker)
+    listed_by(client)
+    got = client.get()
+    broker.instances.on_subscriptions({})
+    broker.is_offered = False
+    assert client.ask(client.push(got)).error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    again = client.get(got.client_instance_id)
+    assert (again.error_code, again.requested_metrics) == (0, [])
+    assert Client(broker, connection_id=2).get().error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def listed_by(client: Client) -> set[int]:
+    return {row.api_key for row in client.ask(ApiVersionsRequest()).api_keys}
 
 
 def test_a_push_is_answered_when_its_content_has_been_taken_in(broker: Broker) -> None:

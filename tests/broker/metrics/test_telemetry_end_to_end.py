@@ -41,6 +41,7 @@ from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 TIMEOUT_S = 60
+OFFERED = {"client.telemetry": "on"}
 SCRAPED = {"metrics.prometheus.port": "0", "metrics.prometheus.host": "127.0.0.1"}
 
 
@@ -196,7 +197,7 @@ async def test_the_telemetry_of_a_client_that_is_killed_goes_away() -> None:
 async def test_a_subscription_that_is_set_changed_or_deleted_holds_from_the_next_request_on() -> (
     None
 ):
-    async with open_test_cluster() as cluster, connected(cluster) as connection:
+    async with open_test_cluster(settings=OFFERED) as cluster, connected(cluster) as connection:
         before = await get(connection)
         assert (before.requested_metrics, before.push_interval_ms) == ([], 300_000)
         me = {"client_instance_id": before.client_instance_id}
@@ -213,7 +214,7 @@ async def test_a_subscription_that_is_set_changed_or_deleted_holds_from_the_next
 
 
 async def test_a_client_that_hangs_up_is_known_no_more() -> None:
-    async with open_test_cluster() as cluster:
+    async with open_test_cluster(settings=OFFERED) as cluster:
         instances = broker_of(cluster).telemetry.instances
         async with connected(cluster) as connection:
             await get(connection)
@@ -221,23 +222,61 @@ async def test_a_client_that_hangs_up_is_known_no_more() -> None:
         await eventually(lambda: not len(instances))
 
 
-@pytest.mark.parametrize("is_enabled", [True, False])
-async def test_clients_are_told_that_they_may_report_only_where_they_may(is_enabled: bool) -> None:
-    settings = {"telemetry.enable": str(is_enabled).lower()}
-    async with open_test_cluster(settings=settings) as cluster, connected(cluster) as connection:
-        listed = set(connection._versions)
-        assert {71, 72} <= listed if is_enabled else not {71, 72} & listed
+@pytest.mark.parametrize(
+    ("settings", "is_offered"),
+    [
+        ({}, False),
+        (OFFERED, True),
+        ({"client.telemetry": "off", "telemetry.topic": "true"}, False),
+        ({"telemetry.topic": "true"}, True),
+        (SCRAPED, False),
+    ],
+)
+async def test_clients_are_offered_to_report_only_where_somebody_wants_it(
+    settings: dict[str, str], is_offered: bool
+) -> None:
+    async with open_test_cluster(settings=settings) as cluster:
+        assert await lists_telemetry(cluster) is is_offered
+
+
+async def test_clients_are_offered_to_report_from_their_next_connection_on() -> None:
+    async with open_test_cluster() as cluster:
+        async with connected(cluster) as before:
+            await subscribe(cluster.bootstrap, metrics="*", interval_ms="60000")
+            assert await lists_telemetry(cluster)
+            assert not {71, 72} & set(before._versions)
+        await subscribe(cluster.bootstrap, metrics=None, interval_ms=None)
+        assert not await lists_telemetry(cluster)
+
+
+async def lists_telemetry(cluster: ClusterUnderTest) -> bool:
+    async with connected(cluster) as connection:
+        return {71, 72} <= set(connection._versions)
+
+
+async def test_an_unmodified_client_prints_nothing_where_nobody_wants_its_metrics() -> None:
+    script = (
+        "import confluent_kafka, sys\n"
+        "producer = confluent_kafka.Producer({'bootstrap.servers': sys.argv[1]})\n"
+        "producer.produce('t', b'x')\n"
+        "producer.flush(30)\n"
+        "producer.close(30)\n"
+    )
+    async with open_test_cluster() as cluster:
+        command = [sys.executable, "-c", script, cluster.bootstrap]
+        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True)
+        assert (done.stdout, done.stderr) == (b"", b"")
 
 
 async def test_a_client_of_which_nothing_is_wanted_asks_again_as_often_as_the_broker_says() -> None:
-    settings = {"telemetry.unsubscribed.interval.ms": "10000"}
+    settings = {**OFFERED, "telemetry.unsubscribed.interval.ms": "10000"}
     async with open_test_cluster(settings=settings) as cluster, connected(cluster) as connection:
         assert (await get(connection)).push_interval_ms == 10_000
 
 
 async def test_the_bound_on_a_push_is_the_brokers_setting() -> None:
     async with (
-        open_test_cluster(settings={"telemetry.max.bytes": "100"}) as cluster,
+        open_test_cluster(settings={**OFFERED, "telemetry.max.bytes": "100"}) as cluster,
         connected(cluster) as connection,
     ):
         got = await get(connection)
@@ -301,7 +340,7 @@ async def test_each_bad_push_gets_its_own_error_and_the_connection_lives() -> No
         ({}, ErrorCode.INVALID_REQUEST),
     ]
     async with (
-        open_test_cluster(clock=clock, settings=SCRAPED) as cluster,
+        open_test_cluster(clock=clock, settings={**SCRAPED, **OFFERED}) as cluster,
         connected(cluster) as connection,
     ):
         # No client keeps an interval so long by itself: it is the test that turns the clock.

@@ -109,6 +109,7 @@ async def serving(world: World, port: int = 0) -> AsyncIterator[SocketServer]:
                 served=lambda: (PRODUCE, FETCH, LIST_OFFSETS, API_VERSIONS),
                 cluster_id="c",
                 node_id=LEADER,
+                offers_telemetry=lambda: False,
             ).handle,
         }
     )

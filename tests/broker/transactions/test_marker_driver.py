@@ -124,6 +124,7 @@ async def writing(world: World, writer: Writer, port: int = 0) -> AsyncIterator[
                 served=lambda: (WRITE_TXN_MARKERS, API_VERSIONS),
                 cluster_id="c",
                 node_id=WRITER,
+                offers_telemetry=lambda: False,
             ).handle,
         }
     )

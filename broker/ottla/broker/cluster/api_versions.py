@@ -12,7 +12,7 @@ from ottla.broker.network.dispatch import RequestContext
 from ottla.metadata.features import SUPPORTED
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.wire.apis import API, API_VERSIONS
+from ottla.wire.apis import API, API_VERSIONS, TELEMETRY_API_KEYS
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import (
     ApiVersion,
@@ -37,8 +37,9 @@ LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class ApiVersionsApi:
     """Serves ApiVersions 0-5 and the answer to those above.
 
-    `served` tells the api keys to list.  It must name them all from the start: clients keep what
-    the first answer on a connection said.
+    `served` returns the api keys to list.  It must name them all from the start: clients keep what
+    the first answer on a connection said.  Client telemetry is the exception: it is listed only
+    while `offers_telemetry` returns true, and clients notice a change with their next connection.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class ApiVersionsApi:
         served: Callable[[], Iterable[int]],
         cluster_id: str,
         node_id: NodeId,
+        offers_telemetry: Callable[[], bool],
     ) -> None:
+        self._offers_telemetry = offers_telemetry
         self._metadata = metadata
         self._served = served
         self._cluster_id = cluster_id
@@ -65,8 +68,13 @@ class ApiVersionsApi:
             context.peer.software_name = request.client_software_name[:SOFTWARE_CHARS_MAX]
             context.peer.software_version = request.client_software_version[:SOFTWARE_CHARS_MAX]
         image = self._metadata.image
+        served = frozenset(self._served())
+        if self._offers_telemetry():
+            context.peer.was_offered_telemetry = True
+        else:
+            served -= TELEMETRY_API_KEYS
         return ApiVersionsResponse(
-            api_keys=[row for key in sorted(self._served()) for row in _rows_of(key)],
+            api_keys=[row for key in sorted(served) for row in _rows_of(key)],
             supported_features=[
                 SupportedFeatureKey(
                     name=name, min_version=levels.lowest, max_version=levels.highest

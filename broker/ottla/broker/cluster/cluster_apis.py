@@ -59,11 +59,13 @@ def register_early_apis(
     metadata: MetadataCache,
     describe_node: DescribeNodeApi,
     coming: Iterable[int],
+    offers_telemetry: Callable[[], bool],
 ) -> None:
     """Serve ApiVersions and DescribeNode.
 
     `coming` names the APIs that will be registered later: ApiVersions lists them from the start,
-    since a client keeps the first answer of a connection.
+    since a client keeps the first answer of a connection.  `offers_telemetry` returns whether
+    client telemetry is listed too, where it is served.
     """
     dispatcher.coming = frozenset(coming)
     versions = ApiVersionsApi(
@@ -71,6 +73,7 @@ def register_early_apis(
         served=lambda: dispatcher.api_keys | dispatcher.coming,
         cluster_id=cluster_id,
         node_id=config.node_id,
+        offers_telemetry=offers_telemetry,
     )
     dispatcher.register(API_VERSIONS, versions.handle)
     dispatcher.on_unsupported_api_versions = versions.handle_unsupported

@@ -23,9 +23,6 @@ from ottla.wire.messages.get_telemetry_subscriptions_response import (
 from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
-TELEMETRY_API_KEYS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
-"""What `TelemetryApis` serves.  Clients ask only where both are listed."""
-
 CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 """What clients are told that they may compress with: they take the first they have.  Not to
 compress is always allowed, and not listed."""
@@ -54,10 +51,22 @@ None when the content was understood, else with the error that the client is ans
 
 
 class TelemetryApis:
-    """Serves GetTelemetrySubscriptions 0 and PushTelemetry 0."""
+    """Serves GetTelemetrySubscriptions 0 and PushTelemetry 0.
 
-    def __init__(self, instances: ClientInstances, *, payload_bytes_max: int, take: Take) -> None:
+    Where telemetry is not offered, both are answered with UNSUPPORTED_VERSION; but a connection
+    that was offered it is served until it closes.
+    """
+
+    def __init__(
+        self,
+        instances: ClientInstances,
+        *,
+        payload_bytes_max: int,
+        take: Take,
+        is_offered: Callable[[], bool],
+    ) -> None:
         self._instances = instances
+        self._is_offered = is_offered
         self._payload_bytes_max = payload_bytes_max
         self._take = take
 
@@ -70,7 +79,9 @@ class TelemetryApis:
     def handle_get(
         self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
-        """Tell a client what it is asked for, and its id."""
+        """Answer with what a client is asked for, and its id."""
+        if not self._serves(context):
+            return GetTelemetrySubscriptionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         error, throttle_ms, instance = self._instances.get_subscriptions(
             traits_of(context, request),
             connection_id=context.peer.connection_id,
@@ -98,6 +109,8 @@ class TelemetryApis:
         self, context: RequestContext, request: PushTelemetryRequest
     ) -> PushTelemetryResponse | None:
         """Judge a push, and hand on what it brings."""
+        if not self._serves(context):
+            return PushTelemetryResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         payload = request.metrics
         error, throttle_ms, instance = self._instances.push(
             traits_of(context, request),
@@ -126,6 +139,9 @@ class TelemetryApis:
 
         self._take(instance, request.compression_type, payload, done)
         return None
+
+    def _serves(self, context: RequestContext) -> bool:
+        return self._is_offered() or context.peer.was_offered_telemetry
 
 
 def traits_of(

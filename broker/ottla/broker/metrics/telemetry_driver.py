@@ -28,6 +28,7 @@ from ottla.telemetry.exporters_driver import open_exporters
 from ottla.telemetry.ingest_driver import Ingest
 from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInstances
 from ottla.telemetry.instruments import Family
+from ottla.telemetry.offering import telemetry_is_offered
 from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
 
 FLUSH_MS_MAX = 3_000
@@ -49,7 +50,6 @@ class ClientTelemetry:
         errors: UnexpectedErrors | None = None,
     ) -> None:
         settings = config.telemetry
-        self.is_enabled = settings.enable
         self._config = config
         self._errors = errors or UnexpectedErrors()
         self._clock = clock
@@ -75,21 +75,31 @@ class ClientTelemetry:
             on_crowded=_complain_of_crowd,
         )
         self._apis = TelemetryApis(
-            self.instances, payload_bytes_max=settings.payload_bytes_max, take=self._take
+            self.instances,
+            payload_bytes_max=settings.payload_bytes_max,
+            take=self._take,
+            is_offered=self.is_offered,
         )
         self._alarm = Alarm(clock, lambda: self.instances.next_deadline_ms, self.instances.expire)
         self.instances.on_earlier_deadline = self._alarm.rearm
         self._texts: dict[str, Mapping[str, str]] = {}
 
     def open_doors(self, dispatcher: Dispatcher) -> None:
-        """Serve clients from now on, if they are told that they may report; operators always."""
-        if self.is_enabled:
-            self._apis.register(dispatcher)
+        """Serve clients and operators from now on."""
+        self._apis.register(dispatcher)
         admin = TelemetryAdminApi(
             node_id=self._config.node_id, instances=self.instances, tail=self.tail
         )
         dispatcher.register(DESCRIBE_CLIENT_INSTANCES, admin.describe_instances)
         dispatcher.register(TAIL_CLIENT_METRICS, admin.tail)
+
+    def is_offered(self) -> bool:
+        """Return whether clients that connect now are offered to report."""
+        return telemetry_is_offered(
+            self._config.telemetry.offered,
+            has_subscription=self.instances.has_subscriptions,
+            has_exporter=bool(self.exporters),
+        )
 
     async def run(self) -> None:
         """Do what must be done in time until cancelled."""

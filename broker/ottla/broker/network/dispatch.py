@@ -107,6 +107,8 @@ class Peer:
     software_name: str = UNKNOWN_SOFTWARE
     """What the client is and of which version, as it said in ApiVersions."""
     software_version: str = UNKNOWN_SOFTWARE
+    was_offered_telemetry: bool = False
+    """Whether ApiVersions listed client telemetry on this connection."""
 
     @property
     def principal(self) -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 import trio
 
 from ottla.broker.broker_core import BROKER_API_KEYS
-from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
 from ottla.cli.main import COMMANDS, Parser
 from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.jepsen.in_process import open_in_process_cluster
@@ -179,7 +178,7 @@ def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
 
 def compatibility_page() -> str:
     """Return docs/compatibility.md."""
-    served = BROKER_API_KEYS | TELEMETRY_API_KEYS | EARLY_API_KEYS
+    served = BROKER_API_KEYS | EARLY_API_KEYS
     rows = [
         (str(api.key), api.name, f"{api.lowest}–{api.latest_stable}")
         for api in API.values()

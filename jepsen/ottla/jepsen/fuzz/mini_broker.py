@@ -416,6 +416,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
                 metric_sources=(),
             ),
             coming=(),
+            offers_telemetry=lambda: True,
         )
         self.core.register(
             cluster_id="fuzz",
@@ -427,9 +428,12 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         )
         clients = ClientInstances(fresh_id=rng.uuid, payload_bytes_max=FRAME_BYTES_MAX)
         clients.on_subscriptions({"all": {"metrics": "*", "interval.ms": str(PUSH_INTERVAL_MS)}})
-        TelemetryApis(clients, payload_bytes_max=FRAME_BYTES_MAX, take=_take_at_once).register(
-            dispatcher
-        )
+        TelemetryApis(
+            clients,
+            payload_bytes_max=FRAME_BYTES_MAX,
+            take=_take_at_once,
+            is_offered=lambda: True,
+        ).register(dispatcher)
         self.dispatcher = dispatcher
         self._channel = MemoryChannel(self)
         self.host(self._channel, replace(PEER), NOW_MS)

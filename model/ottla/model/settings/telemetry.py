@@ -1,6 +1,7 @@
 """Whether a broker takes in what clients report of themselves (KIP-714), and how much at once."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ottla.model.limits import MIB
 from ottla.model.settings.client_metrics import INTERVAL_MS_MAX, INTERVAL_MS_MIN
@@ -11,11 +12,13 @@ from ottla.model.settings.declare import setting
 class TelemetryConfig:
     """Settings of client telemetry; all brokers should have the same."""
 
-    enable: bool = setting(
-        True,
-        key="telemetry.enable",
-        doc="Ottla's own: whether clients are told that they may report their metrics here; what "
-        "they report is up to the subscriptions.",
+    offered: Literal["auto", "on", "off"] = setting(
+        "auto",
+        key="client.telemetry",
+        one_of=("auto", "on", "off"),
+        doc="Ottla's own: whether clients are offered to report their metrics; auto does so while "
+        "a subscription exists, or an exporter (telemetry.otlp.endpoint, telemetry.topic, "
+        "telemetry.exporters). What they report is up to the subscriptions.",
     )
     payload_bytes_max: int = setting(
         MIB,
