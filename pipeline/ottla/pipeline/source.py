@@ -86,7 +86,7 @@ def use_this_python(spark: SparkSession) -> None:
     """Have a local session start this Python as its workers, unless the user named one."""
     context: Any = getattr(spark, "_sc", None)  # none under Spark Connect
     if context is None or not context.master.startswith("local"):
-        return  # elsewhere this path may be nobody's
+        return  # on another machine this path may not exist
     is_chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
     if not is_chosen:
         context.pythonExec = sys.executable

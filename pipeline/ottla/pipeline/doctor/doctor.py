@@ -213,7 +213,7 @@ def _of_programs(name: str, found: str, cure: str) -> DoctorAnswer:
 
 
 def is_fit(found: Sequence[DoctorAnswer]) -> bool:
-    """Return whether no program fails, whoever starts its Spark."""
+    """Return whether no program fails, also one that starts Spark itself."""
     return all(finding.state is not AnswerState.FAILED for finding in found)
 
 
