@@ -4,6 +4,8 @@ import pytest
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.kafka_keys import KAFKA_KEYS, UNKEPT_PROMISES
 from ottla.model.settings.misspelt import meant_key
 
 KNOWN = ("default.replication.factor", "log.dirs")
@@ -27,8 +29,33 @@ def test_another_key_is_left_alone() -> None:
     assert meant_key("log.dirs", KNOWN) is None
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
-def test_an_address_that_no_client_reaches_is_not_advertised(host: str) -> None:
+@pytest.mark.parametrize("address", ["0.0.0.0:9092", "[::]:9092", ":9092", "host:0"])
+def test_an_address_that_no_client_reaches_is_not_advertised(address: str) -> None:
     texts = {"node.id": "1", "controller.quorum.voters": "101@localhost:9093"}
     with pytest.raises(ConfigError, match=r"advertised\.listeners"):
-        load_broker_config({**texts, "advertised.listeners": f"PLAINTEXT://{host}:9092"})
+        load_broker_config({**texts, "advertised.listeners": f"PLAINTEXT://{address}"})
+
+
+SECURITY_FAMILY = sorted(
+    key
+    for key in KAFKA_KEYS
+    if key.startswith(("ssl.", "sasl.", "delegation.token.", "authorizer."))
+    or key in ("principal.builder.class", "security.providers")
+)
+
+
+@pytest.mark.parametrize("key", SECURITY_FAMILY)
+def test_a_key_of_security_is_never_ignored(key: str) -> None:
+    texts = {"node.id": "1", "controller.quorum.voters": "101@localhost:9093", key: "1"}
+    with pytest.raises(ConfigError):
+        load_broker_config(texts)
+    with pytest.raises(ConfigError):
+        load_controller_config({**texts, "node.id": "101"})
+
+
+@pytest.mark.parametrize("key", UNKEPT_PROMISES)
+def test_a_promise_that_is_not_kept_is_refused(key: str) -> None:
+    texts = {"node.id": "1", "controller.quorum.voters": "101@localhost:9093"}
+    with pytest.raises(ConfigError, match="take it out"):
+        load_broker_config({**texts, key: "true"})
+    load_broker_config({**texts, key: "false"})

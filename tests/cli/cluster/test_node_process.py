@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.cluster.node_process import _tell_ready, config_of
+from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import load_broker_config
 from ottla.node.local_nodes_driver import READY
 
@@ -55,8 +56,47 @@ def config_with(directory: Path, *settings: str) -> None:
 def test_a_key_that_no_role_knows_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config_with(tmp_path, "zookeeper.connect=3")
-    assert "sets zookeeper.connect, which Ottla does not know" in capsys.readouterr().err
+    config_with(tmp_path, "our.own.thing=3")
+    assert "sets our.own.thing, which Ottla does not know" in capsys.readouterr().err
+
+
+def test_keys_of_kafka_without_meaning_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_with(tmp_path, "num.io.threads=8", "zookeeper.connect=h:1", "num.network.threads=3")
+    assert capsys.readouterr().err.splitlines() == [
+        "ottla: warning: broker.properties sets 3 keys of Kafka without meaning here, ignored: "
+        "num.io.threads, num.network.threads, zookeeper.connect"
+    ]
+
+
+@pytest.mark.parametrize("key", ["queued.max.requests", "replica.socket.receive.buffer.bytes"])
+def test_a_key_of_kafka_is_no_slip_of_another(tmp_path: Path, key: str) -> None:
+    config_with(tmp_path, f"{key}=1")
+
+
+def test_a_slip_names_the_key_that_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean default\.replication\.factor\?"):
+        config_with(tmp_path, "defualt.replication.factor=3")
+
+
+def test_a_process_has_one_role(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="write a file for each"):
+        config_with(tmp_path, "process.roles=broker, controller")
+
+
+def test_an_advertised_host_that_is_not_found_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_found(host: str, port: int) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", not_found)
+    config_with(tmp_path, "advertised.listeners=PLAINTEXT://broker-9.invalid:9092")
+    assert capsys.readouterr().err.splitlines() == [
+        "ottla: warning: advertised.listeners has PLAINTEXT://broker-9.invalid:9092, and this "
+        "machine cannot find that host (Name or service not known); clients may not either"
+    ]
 
 
 def test_one_set_of_settings_may_serve_both_roles(

@@ -8,7 +8,7 @@ the socket on which systemd waits for a unit of Type=notify.
 import argparse
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -17,11 +17,15 @@ from typing import Any, TypeVar
 from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
+from ottla.model.settings.endpoints import ListenAddress
 from ottla.node.local_nodes_driver import READY
 
 C = TypeVar("C")
 
 _LOGGER = logging.getLogger("ottla.node")
+
+LOOK_UP_S = 2.0
+"""How long a start waits for the name service; it answers in ms, or is down."""
 
 Body = Callable[..., Awaitable[None]]
 """`run_broker` or `run_controller`: takes the config and `ready`, returns when told to stop."""
@@ -45,8 +49,6 @@ def config_of(
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
     """Read the node's settings; warn of keys nobody knows, refuse values that are not allowed."""
-    from ottla.model.settings.dynamic import broker_definitions
-    from ottla.model.settings.misspelt import meant_key
     from ottla.node.properties import parse_properties
 
     # gRPC says on its own what our one sentence says already; it must hear this before its import.
@@ -74,15 +76,56 @@ def config_of(
     if role not in (each.strip() for each in roles.split(",")):
         raise ConfigError("process.roles", f"is {roles!r}; run it with 'ottla {roles} {path}'")
     config, unknown = load(texts)
-    known = _keys_of_any_role()
-    for key in sorted(unknown - known):
-        meant = meant_key(key, known | broker_definitions().keys())
-        if meant is not None:
-            raise ConfigError(key, f"is no setting; did you mean {meant}?")
-        note(f"ottla: warning: {path.name} sets {key}, which Ottla does not know; it is ignored")
+    _warn_of_unknown(path.name, unknown - _keys_of_any_role())
+    for address, problem in unresolved(getattr(config, "advertised_listeners", ())):
+        note(
+            f"ottla: warning: advertised.listeners has {address}, and this machine cannot find "
+            f"that host ({problem}); clients may not either"
+        )
     for key, reason in _without_effect(texts).items():
         note(f"ottla: warning: {path.name} sets {key}, which has no effect yet: {reason}")
     return config
+
+
+def _warn_of_unknown(file: str, unknown: set[str]) -> None:
+    """Refuse slips; name the keys of Kafka that have no meaning here in one line."""
+    from ottla.model.settings.dynamic import broker_definitions
+    from ottla.model.settings.kafka_keys import keys_of_kafka
+    from ottla.model.settings.misspelt import meant_key
+
+    of_kafka = keys_of_kafka(unknown)
+    known = _keys_of_any_role() | broker_definitions().keys()
+    for key in sorted(unknown.difference(of_kafka)):
+        meant = meant_key(key, known)
+        if meant is not None:
+            raise ConfigError(key, f"is no setting; did you mean {meant}?")
+        note(f"ottla: warning: {file} sets {key}, which Ottla does not know; it is ignored")
+    if of_kafka:
+        keys = "a key" if len(of_kafka) == 1 else f"{len(of_kafka)} keys"
+        note(
+            f"ottla: warning: {file} sets {keys} of Kafka without meaning here, ignored: "
+            + ", ".join(of_kafka)
+        )
+
+
+def unresolved(listeners: Iterable[ListenAddress]) -> Iterator[tuple[str, str]]:
+    """Yield the advertised addresses whose host this machine cannot find, with the reason.
+
+    The name service may take long, so it is asked for a bounded time; no answer is no problem yet.
+    """
+    import socket
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    pool = ThreadPoolExecutor(thread_name_prefix="look up")
+    asked = {one: pool.submit(socket.getaddrinfo, one.host, one.port) for one in listeners}
+    wait(asked.values(), LOOK_UP_S)
+    pool.shutdown(wait=False, cancel_futures=True)
+    for one, answer in asked.items():
+        error = answer.exception() if answer.done() and not answer.cancelled() else None
+        if isinstance(error, OSError):
+            yield str(one), error.strerror or str(error)
+        elif isinstance(error, UnicodeError):
+            yield str(one), "no valid host name"
 
 
 def _without_effect(texts: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from ottla.model.settings.endpoints import (
 )
 from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.kafka_keys import check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
@@ -421,6 +422,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     Raises ConfigError with the first bad or missing setting.
     """
     check_security(texts, is_broker=True)
+    check_promises(texts)
     values, unknown = values_of(
         BrokerConfig,
         {"log.dirs": texts.get("log.dir", ""), **texts} if "log.dir" in texts else texts,
@@ -476,11 +478,11 @@ def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:
         if name in values:
             values[name] = with_protocols(texts, values[name])
     for endpoint in values.get("advertised_listeners", ()):
-        if endpoint.host in EVERY_INTERFACE:
+        if endpoint.host in EVERY_INTERFACE or not endpoint.host or endpoint.port == 0:
             raise ConfigError(
                 "advertised.listeners",
                 f"has {endpoint}, which no client can connect to; "
-                "name the host by which clients reach this broker",
+                "name the host and the port by which clients reach this broker",
             )
     protocol = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
     if protocol:

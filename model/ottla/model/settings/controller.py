@@ -14,6 +14,7 @@ from ottla.model.settings.endpoints import (
 )
 from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.kafka_keys import check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
@@ -112,6 +113,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     Raises ConfigError with the first bad or missing setting.
     """
     check_security(texts)
+    check_promises(texts)
     values, unknown = values_of(ControllerConfig, texts)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
