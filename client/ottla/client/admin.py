@@ -17,6 +17,7 @@ from ottla.client.admin_parts.admin_telemetry import TelemetryCalls
 from ottla.client.admin_parts.admin_topics import TopicCalls
 from ottla.client.admin_parts.admin_transactions import TransactionCalls
 from ottla.client.admin_parts.admin_users import UserCalls
+from ottla.client.network.arguments import check_all_calls
 from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import open_cluster
 from ottla.model.settings.client_security import ClientSecurity
@@ -40,15 +41,22 @@ class Admin(
     """An operator's view; made by `open_admin`."""
 
 
+for _part in Admin.__bases__:
+    check_all_calls(_part)
+
+
 @asynccontextmanager
 async def open_admin(
-    bootstrap: str | Iterable[tuple[str, int]],
+    bootstrap: str | Iterable[str | tuple[str, int]],
     *,
     client_id: str = "ottla",
     timeout_s: float = 30.0,
     security: ClientSecurity | None = None,
 ) -> AsyncIterator[Admin]:
-    """Open an operator's view; `bootstrap` is `host:port,…` of any brokers of the cluster."""
+    """Open an operator's view.
+
+    `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).
+    """
     async with open_cluster(
         addresses_of(bootstrap),
         client_id=client_id,

@@ -22,8 +22,9 @@ from ottla.client.groups.group_member import Membership
 from ottla.client.groups.group_offsets import Committed
 from ottla.client.groups.handover import Listener
 from ottla.client.groups.subscription import Subscription, SubscriptionPattern
+from ottla.client.network.arguments import check_all_calls
 from ottla.client.network.background import Bell, now_ms, open_background
-from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
@@ -103,6 +104,11 @@ class Consumer:
         else may already have; it is too late to commit them.
         """
         group = self._member_of()
+        topics = tuple(topics)
+        if not topics and pattern is None:
+            raise ValueError("subscribe needs topics or a pattern; unsubscribe() leaves the group")
+        if topics and pattern is not None:
+            raise ValueError("subscribe takes topics or a pattern, not both")
         group.subscribe(Subscription(None if pattern else topics, pattern))
         handover = group.handover
         handover.on_assigned, handover.on_revoked, handover.on_lost = (
@@ -263,7 +269,9 @@ class Consumer:
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
         """Return the next records, waiting for the first of them; none when the time is over."""
-        count = record_count_max or self._config.poll_records_max
+        count = self._config.poll_records_max if record_count_max is None else record_count_max
+        if count < 1:
+            raise ValueError(f"record_count_max is {count}; it must be at least 1")
         await trio.lowlevel.checkpoint()
         with trio.CancelScope() as scope:
             if timeout_s is not None:
@@ -448,17 +456,20 @@ class Consumer:
             link.bell.ring()
 
 
+check_all_calls(Consumer)
+
+
 @asynccontextmanager
 async def open_consumer(
-    bootstrap: str | Iterable[tuple[str, int]], config: ConsumerConfig | None = None
+    bootstrap: str | Iterable[str | tuple[str, int]], config: ConsumerConfig | None = None
 ) -> AsyncIterator[Consumer]:
-    """Open a consumer; `bootstrap` is `host:port,…` of any brokers of the cluster.
+    """Open a consumer; `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).
 
     It starts without asking anybody: the first assignment does.  At the end of the block a member
     leaves its group, having committed what is processed if that is automatic; after an error it
     leaves without.
     """
-    config = config or ConsumerConfig()
+    config = config_of(config, ConsumerConfig)
     async with open_cluster(
         addresses_of(bootstrap),
         client_id=config.client_id,

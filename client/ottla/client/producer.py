@@ -15,7 +15,7 @@ from typing import NoReturn
 import trio
 
 from ottla.client.network.background import Bell, now_ms, open_background
-from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity, record_bytes
@@ -23,6 +23,7 @@ from ottla.client.produce.delivery import Delivery, settle_all
 from ottla.client.produce.partitioner import Partitioner, StickyPartitions
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.produce.producer_link import ProducerLink
+from ottla.client.produce.record_arguments import bytes_or_none, check_place, checked_headers
 from ottla.client.produce.record_run import RecordRun
 from ottla.client.transactions.producer_transactions import (
     ProducerTransaction,
@@ -107,6 +108,7 @@ class Producer:
 
         It waits while `buffer.memory` is full.  RefusedError: there is no such topic or partition,
         the record is larger than `max.request.size`, or the wait was longer than `max.block.ms`.
+        TypeError: key or value are not bytes.
         """
         self._sends_left -= 1
         if self._sends_left <= 0:
@@ -138,11 +140,15 @@ class Producer:
         """Take one record at once, or raise trio.WouldBlock where `send` would wait."""
         if self._gathered.refusal is not None:
             raise self._gathered.refusal
+        if type(value) is not bytes or (key is not None and type(key) is not bytes) or headers:
+            value, key = bytes_or_none("value", value), bytes_or_none("key", key)
+            headers = checked_headers(headers)
         size_bytes = record_bytes(key, value, headers)
         if size_bytes > self._config.request_bytes_max:
             raise self._too_large(size_bytes)
         known = self._cluster.topics.get(topic)
         if known is None or not self._gathered.has_room(size_bytes):
+            check_place(topic, partition, timestamp_ms)
             raise trio.WouldBlock
         if partition is None:
             if key is not None:
@@ -151,9 +157,12 @@ class Producer:
                 available = known.available or known.partitions
                 partition = self._sticky.choose(topic, available, size_bytes)
         elif partition not in known.at:
+            check_place(topic, partition, timestamp_ms)
             raise _no_partition(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
+        elif type(timestamp_ms) is not int or timestamp_ms < 0:
+            check_place(topic, partition, timestamp_ms)
         at = known.at[partition]
         batch = self._gathered.join(at, timestamp_ms, key, value, headers, size_bytes)
         if batch is None:
@@ -358,13 +367,13 @@ def _no_partition(topic: str, partition: int) -> RefusedError:
 
 @asynccontextmanager
 async def open_producer(
-    bootstrap: str | Iterable[tuple[str, int]],
+    bootstrap: str | Iterable[str | tuple[str, int]],
     config: ProducerConfig | None = None,
     *,
     ends_at_failure: bool = False,
     identities: ProducerIdentities | None = None,
 ) -> AsyncIterator[Producer]:
-    """Open a producer; `bootstrap` is `host:port,…` of any brokers of the cluster.
+    """Open a producer; `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).
 
     It starts without asking anybody: the first record does.  One with a `transactional.id` takes
     that over first, in at most `max.block.ms`.  With `ends_at_failure` nothing leaves
@@ -372,7 +381,7 @@ async def open_producer(
     every later `send` raises that NotDeliveredError.  Producers of one process that follow each
     other may share their `identities`: brokers then have one producer to remember, not one of each.
     """
-    config = config or ProducerConfig()
+    config = config_of(config, ProducerConfig)
     identities = identities or ProducerIdentities()
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(

@@ -23,6 +23,13 @@ class SubscribedTopic(Protocol):
         ...
 
 
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from None
+
+
 class Subscription:
     """The topics one member wants; empty when it takes no part."""
 
@@ -34,7 +41,7 @@ class Subscription:
         self.topics = None if topics is None else frozenset(topics)
         is_remote = isinstance(pattern, SubscriptionPattern)
         self.remote_regex = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
-        self._regex = None if pattern is None or is_remote else re.compile(str(pattern))
+        self._regex = None if pattern is None or is_remote else _compiled(str(pattern))
 
     def __bool__(self) -> bool:
         """Return whether it takes part."""

@@ -1,12 +1,64 @@
 """Where a client asks first."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
-from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.client.network.arguments import shown, wrong_type
+from ottla.model.settings.endpoints import PORT_MAX, parse_address
+
+C = TypeVar("C")
+
+DEFAULT_PORT = 9_092
+"""The port of a broker where an address names none: that of Kafka's own files."""
+CURE = "write host:port,host:port (without a port: 9092)"
 
 
-def addresses_of(bootstrap: str | Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the addresses that `host:port,…` names, or those given as they are."""
+def addresses_of(bootstrap: str | Iterable[str | tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the addresses that `host:port,…`, or a list of `host:port` or of pairs, names.
+
+    Raises TypeError for anything else, and ValueError for a text that is no address.
+    """
     if isinstance(bootstrap, str):
-        return list(parse_bootstrap(bootstrap))
-    return list(bootstrap)
+        parts: list[str | tuple[str, int]] = [*filter(None, map(str.strip, bootstrap.split(",")))]
+    elif isinstance(bootstrap, Iterable) and not isinstance(bootstrap, bytes):
+        parts = list(bootstrap)
+        if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], int):
+            raise TypeError(f"bootstrap is one pair; give a list: [({parts[0]!r}, {parts[1]})]")
+    else:
+        raise wrong_type("bootstrap", bootstrap, "a text such as 'localhost:9092'")
+    if not parts:
+        raise ValueError(f"bootstrap is empty; {CURE}")
+    return [_address_of(part) for part in parts]
+
+
+def _address_of(part: object) -> tuple[str, int]:
+    if isinstance(part, str):
+        text = part.strip()
+        try:
+            host, port = parse_address(text if _has_port(text) else f"{text}:{DEFAULT_PORT}")
+        except ValueError:
+            host, port = "", 0
+        if not host or not port or "/" in host or any(map(str.isspace, host)):
+            raise ValueError(f"bootstrap: {part!r} is no address; {CURE}")
+        return host, port
+    if isinstance(part, tuple) and len(part) == 2:
+        host, port = part
+        if isinstance(host, str) and isinstance(port, int) and 0 < port <= PORT_MAX:
+            return host, port
+    raise TypeError(f"bootstrap: {shown(part)} is no address; {CURE}")
+
+
+def _has_port(text: str) -> bool:
+    """Return whether a port follows the host; a bare IPv6 address needs its brackets for one."""
+    if text.startswith("["):
+        return not text.endswith("]")
+    return ":" in text
+
+
+def config_of(config: C | None, kind: type[C]) -> C:
+    """Return a client's settings, or the defaults.  Raises TypeError for another kind."""
+    if config is None:
+        return kind()
+    if not isinstance(config, kind):
+        raise wrong_type("config", config, f"a {kind.__name__}: {kind.__name__}(client_id='…')")
+    return config

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
 from ottla.model.settings.client_security import ClientSecurity
-from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.settings.declare import SettingKind, check_fields, setting
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """A broker remembers the last five batches of a producer: with more in flight a repeated one
@@ -125,6 +125,7 @@ class ProducerConfig(ClientSecurity):
     )
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigError("enable.idempotence", "is false; transactional.id needs true")
         if self.transactional_id == "":
@@ -274,6 +275,7 @@ class ConsumerConfig(ClientSecurity):
     client_id: str = setting("ottla", key="client.id", doc="What brokers call this client.")
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 "heartbeat.interval.ms",

@@ -111,6 +111,23 @@ class Definition:
             noun += f" and at most {self.at_most:g}"
         return noun
 
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value, not a text, may stand for this setting."""
+        if self.parse is not None:
+            return not isinstance(value, str)
+        match self.kind:
+            case SettingKind.BOOLEAN:
+                return isinstance(value, bool)
+            case SettingKind.INT | SettingKind.SHORT | SettingKind.LONG:
+                is_fit = isinstance(value, int) and not isinstance(value, bool)
+            case SettingKind.DOUBLE:
+                is_fit = isinstance(value, int | float) and not isinstance(value, bool)
+            case SettingKind.LIST:
+                is_fit = isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+            case _:
+                is_fit = isinstance(value, str)
+        return is_fit and self._is_within_bounds(value)
+
     def _parsed(self, text: str) -> Any:
         if self.parse is not None:
             return self.parse(text)
@@ -224,6 +241,24 @@ def settings_without_effect(
         for key, text in texts.items()
         if key in known and (reason := known[key].missing_effect(text)) is not None
     }
+
+
+def check_fields(config: Any) -> None:
+    """Check the values of a config that was built by its fields' names.
+
+    Raises ConfigError, which names the field and the key, for a value that no text could give.
+    """
+    for key, definition in definitions(cast("type", type(config))).items():
+        value = getattr(config, definition.field_name)
+        if value is None and definition.default is None:
+            continue
+        if not definition.accepts(value):
+            given = "not allowed" if definition.kind is SettingKind.PASSWORD else repr(value)
+            name = definition.field_name
+            raise ConfigError(
+                key if name == key else f"{name} ({key})",
+                f"is {given}; it must be {definition.allowed()}",
+            )
 
 
 def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], set[str]]:
