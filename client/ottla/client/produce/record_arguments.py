@@ -10,7 +10,7 @@ from typing import Any
 from ottla.client.network.arguments import shown, wrong_type
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 
-TEXT_CURE = "encode it (value.encode())"
+TEXT_CURE = "encode it (value.encode()), or send by a SerializingProducer"
 
 
 def bytes_or_none(name: str, value: Any) -> bytes | None:
