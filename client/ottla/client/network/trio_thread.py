@@ -212,7 +212,7 @@ class TrioThread:
         return future.result()
 
     def _post(self, function: Callable[..., Any], *args: Any) -> None:
-        # A closed loop has nobody left to be answered.
+        # A closed loop waits for no answer.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *args)
 
