@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from zipfile import ZipFile
@@ -22,7 +23,7 @@ from ottla.cli.pipelines.pipeline_common import (
 )
 from ottla.cli.pipelines.pipeline_lag import QueryLag, summed
 from ottla.cli.pipelines.pipeline_run import parse_words
-from ottla.cli.pipelines.pipeline_start import check_session, start_shown
+from ottla.cli.pipelines.pipeline_start import check_session, check_store, start_shown
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.backfill import TimeSpan
@@ -232,6 +233,23 @@ def test_a_file_for_the_executors_that_is_not_there_is_told_before_spark_starts(
     check_session(SessionOptions(name="x", conf=(("spark.archives", known),)))
     with pytest.raises(ConfigError, match=r"^spark\.jars: there is no file no\.jar$"):
         check_session(SessionOptions(name="x", conf=(("spark.jars", "no.jar"),)))
+
+
+def test_an_output_in_s3_without_its_file_system_is_told_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(pipeline_start, "pyspark_jars", lambda: ["hadoop-client-api-3.5.0.jar"])
+    bare = SessionOptions(name="x")
+    with pytest.raises(ConfigError, match=r"add --packages org.apache.hadoop:hadoop-aws:3\.5\.0$"):
+        check_store("--output", "s3a://lake/raw", bare)
+    with pytest.raises(ConfigError, match="name for S3 is s3a://"):
+        check_store("--output", "s3://lake/raw", bare)
+    package = "org.apache.hadoop:hadoop-aws:3.5.0"
+    check_store("--output", "s3a://a", replace(bare, conf=(("spark.jars.packages", package),)))
+    check_store("--output", "hdfs://a", bare)
+    monkeypatch.setattr(pipeline_start, "pyspark_jars", lambda: ["hadoop-aws-3.5.0.jar"])
+    check_store("--output", "s3a://lake/raw", bare)
 
 
 def test_on_a_terminal_the_start_and_the_running_batch_are_drawn(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import bootstrap_of
 from ottla.cli.main import REFUSED, UNREACHABLE
-from ottla.cli.pipelines.pipeline_start import check_session, start_shown
+from ottla.cli.pipelines.pipeline_start import check_session, check_store, start_shown
 from ottla.cli.terminal import draw, is_watched, note, say, say_json, wipe
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
@@ -104,6 +104,10 @@ def open_spark(
     """Start Spark for a command; SparkFailedError for whatever goes wrong in it."""
     options = replace(session_options(arguments, name), kept_open=kept_open)
     check_session(options)
+    for option in ("output", "checkpoint"):
+        url = getattr(arguments, option, None)
+        if url is not None:
+            check_store(f"--{option}", url, options)
     with ExitStack() as stack:
         with start_shown(options.master):
             session = stack.enter_context(open_session(options))

@@ -1,11 +1,14 @@
 """What comes before Spark: checks that need no JVM, and the wait for it, shown on a terminal."""
 
 import os
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from ottla.cli.terminal import draw, is_watched, wipe
@@ -17,6 +20,15 @@ MASTER_ANSWER_TIMEOUT_S = 2.0
 """Spark itself tries for a minute."""
 FILES = ("spark.jars", "spark.submit.pyFiles", "spark.archives")
 REDRAW_S = 1.0
+CLASSPATHS = (
+    "spark.jars",
+    "spark.jars.packages",
+    "spark.driver.extraClassPath",
+    "spark.executor.extraClassPath",
+)
+HADOOP = re.compile(r"hadoop-client-api-([\d.]+)\.jar")
+JARS_GIVEN = re.compile(r"hadoop-aws|hadoop-cloud|\.jar\b|/")
+"""Settings in which the file system for S3 may be; a directory of jars may have anything."""
 
 
 def check_session(options: SessionOptions) -> None:
@@ -30,6 +42,37 @@ def check_session(options: SessionOptions) -> None:
                 _check_file(key, name)
     if options.master.startswith("spark://"):
         _check_master(options.master)
+
+
+def check_store(option: str, url: str, options: SessionOptions) -> None:
+    """Raise ConfigError for an output in S3 where Spark lacks the file system for it.
+
+    Spark's own error names a class of Java.  A Spark of the user's own may have it anywhere.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme in ("s3", "s3n"):
+        raise ConfigError(option, f"is {url!r}; Spark's name for S3 is s3a://")
+    given = " ".join(text for key, text in options.conf if key in CLASSPATHS)
+    if scheme != "s3a" or os.environ.get("SPARK_HOME") or JARS_GIVEN.search(given):
+        return
+    jars = pyspark_jars()
+    if any(name.startswith("hadoop-aws-") for name in jars):
+        return
+    version = next((found[1] for name in jars if (found := HADOOP.match(name))), "VERSION")
+    raise ConfigError(
+        option,
+        f"is {url!r}, and Spark's own jars have no S3; add "
+        f"--packages org.apache.hadoop:hadoop-aws:{version}",
+    )
+
+
+def pyspark_jars() -> list[str]:
+    """Return the names of the jars within pyspark; none where it is not installed."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        return []
+    directory = Path(found.origin).parent / "jars"
+    return sorted(os.listdir(directory)) if directory.is_dir() else []
 
 
 def _check_file(key: str, name: str) -> None:
