@@ -1,0 +1,291 @@
+"""The documents' own commands, replayed as a reader would paste them, each with its time.
+
+A page's commands are the lines of its `sh` blocks and the lines behind `$ ` of its unnamed blocks.
+They are typed one after the other into a shell that stays open.  Every command must end with 0.
+What is not replayed is listed by the test, with its reason; a reason for a command that is not on
+the page is an error.
+"""
+
+import contextlib
+import os
+import re
+import selectors
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+END_OF_STEP = "end-of-step-2f6b"
+STEP_TIMEOUT_S = 600.0
+"""The slowest step installs packages from the network."""
+
+CAN_SEPARATE = os.geteuid() == 0 and all(map(shutil.which, ("unshare", "nsenter", "ip")))
+"""Whether a journey can have a network of its own, where the documents' ports are free."""
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    heading: str
+    language: str
+    text: str
+
+
+class Step(NamedTuple):
+    """A command that was typed, and how it went."""
+
+    page: str
+    heading: str
+    command: str
+    seconds: float
+
+
+class StepFailedError(Exception):
+    """A document's command ended with another code than 0, or not at all."""
+
+
+class Page:
+    """A document as its reader meets it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.blocks: list[Block] = []
+        heading, fence = "", ""
+        lines: list[str] = []
+        for line in (ROOT / name).read_text().splitlines():
+            if fence:
+                if line.strip() == "```":
+                    self.blocks.append(Block(heading, fence[3:], "\n".join(lines) + "\n"))
+                    fence, lines = "", []
+                else:
+                    lines.append(line)
+            elif line.startswith("```"):
+                fence = line.strip()
+            elif line.startswith("#"):
+                heading = line.lstrip("# ")
+
+    def commands(self, heading: str | None = None) -> list[str]:
+        """Return all commands, or those of one section, in order."""
+        found: list[str] = []
+        for block in self.blocks:
+            if heading is None or block.heading == heading:
+                if block.language == "sh":
+                    found += logical_lines(block.text)
+                elif not block.language:
+                    found += re.findall(r"^\$ (.*)$", block.text, re.MULTILINE)
+        return found
+
+    def sections(self) -> list[str]:
+        """Return the headings of all sections that have commands."""
+        return [
+            heading
+            for heading in dict.fromkeys(block.heading for block in self.blocks)
+            if self.commands(heading)
+        ]
+
+    def program(self, marker: str) -> str:
+        """Return the one Python program that contains a text."""
+        (found,) = [
+            block.text
+            for block in self.blocks
+            if block.language == "python" and marker in block.text
+        ]
+        return found
+
+
+def logical_lines(text: str) -> list[str]:
+    """Return the commands of a block: a backslash or a here-document goes on in the next line."""
+    found: list[str] = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        whole = line
+        while whole.endswith("\\"):
+            whole += "\n" + next(lines)
+        here = re.search(r"<<-?\s*['\"]?(\w+)['\"]?", whole)
+        while here is not None:
+            line = next(lines)
+            whole += "\n" + line
+            if line == here[1]:
+                break
+        if whole.strip() and not whole.lstrip().startswith("#"):
+            found.append(whole)
+    return found
+
+
+class Terminal:
+    """A shell that stays open; owns its process, and ends it with all that it left running.
+
+    `prefix` is what the shell is started by, for example `unshare --net`.  Such a shell cannot
+    reach the world, so commands that install packages are typed outside.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        steps: list[Step],
+        *,
+        prefix: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        set_up: str = ":",
+    ) -> None:
+        self.is_separate = bool(prefix)
+        self._steps = steps
+        self._process = subprocess.Popen(
+            [*prefix, "bash", "--noprofile", "--norc"],
+            cwd=directory,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._rest = b""
+        self.type(set_up)
+
+    @property
+    def pid(self) -> int:
+        """The shell's process."""
+        return self._process.pid
+
+    def replay(
+        self,
+        page: Page,
+        heading: str | None = None,
+        *,
+        but: Mapping[str, str] | None = None,
+        instead: Callable[[str], str] = lambda command: command,
+    ) -> list[str]:
+        """Type a page's commands, or those of one section; return what each printed.
+
+        `but` has the commands that are left out, by their beginning, with the reason.  `instead`
+        may change a command, for what differs from machine to machine.
+        """
+        left_out = but or {}
+        commands = page.commands(heading)
+        assert commands, f"{page.name} has no commands under {heading!r}"
+        for start in left_out:
+            assert any(one.startswith(start) for one in commands), f"not in {page.name}: {start}"
+        section = heading or ""
+        return [
+            self.step(page, section, instead(command))
+            for command in commands
+            if not any(command.startswith(start) for start in left_out)
+        ]
+
+    def step(self, page: Page, heading: str, command: str) -> str:
+        """Type one of a page's commands and note its time."""
+        began_at = time.monotonic()
+        printed = self.type(command)
+        seconds = time.monotonic() - began_at
+        self._steps.append(Step(page.name, heading, command, seconds))
+        return printed
+
+    def type(self, command: str) -> str:
+        """Type a command; return what it printed; StepFailedError unless it ends with 0."""
+        text = command
+        if self.is_separate and re.search(r"\bpip install\b", command):
+            outside = f"nsenter --net=/proc/{os.getpid()}/ns/net bash -c"
+            text = f"{outside} {shlex.quote(command)}"
+        keys = _pipe(self._process.stdin)
+        keys.write(f"{text}\nprintf '\\n%s %d\\n' {END_OF_STEP} $?\n".encode())
+        keys.flush()
+        printed, code = self._read()
+        if code != 0:
+            raise StepFailedError(f"$ {command}\n{printed}\nexit code {code}")
+        return printed
+
+    def _read(self) -> tuple[str, int]:
+        screen = _pipe(self._process.stdout)
+        end = re.compile(rb"\n" + END_OF_STEP.encode() + rb" (\d+)\n")
+        ends_at = time.monotonic() + STEP_TIMEOUT_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(screen, selectors.EVENT_READ)
+            while (found := end.search(self._rest)) is None:
+                if not selector.select(max(0.0, ends_at - time.monotonic())):
+                    raise StepFailedError(f"no end in {STEP_TIMEOUT_S:g} s:\n{self._rest.decode()}")
+                arrived = os.read(screen.fileno(), 65_536)
+                if not arrived:
+                    raise StepFailedError(f"the shell ended:\n{self._rest.decode()}")
+                self._rest += arrived
+        printed, self._rest = self._rest[: found.start()], self._rest[found.end() :]
+        return printed.decode(), int(found[1])
+
+    def close(self) -> None:
+        """End the shell, and whatever of its session is left."""
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(self._process.stdin).close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        _pipe(self._process.stdout).close()
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+STEPS: list[Step] = []
+
+
+@pytest.fixture
+def steps() -> list[Step]:
+    """What was typed so far; told with its times when all tests are done."""
+    return STEPS
+
+
+@pytest.fixture
+def page() -> type[Page]:
+    """The class of documents."""
+    return Page
+
+
+@pytest.fixture
+def open_terminal(steps: list[Step]) -> Iterator[Callable[..., Terminal]]:
+    """Open shells that are closed after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def open_one(directory: Path, **others: object) -> Terminal:
+            terminal = Terminal(directory, steps, **others)  # type: ignore[arg-type]
+            stack.callback(terminal.close)
+            return terminal
+
+        yield open_one
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what a reader would have cloned."""
+    copy = tmp_path / "ottla"
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    found = subprocess.run(listed, cwd=ROOT, capture_output=True, check=False)
+    if found.returncode:
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        return copy
+    for name in filter(None, found.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    return copy
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how long each step took."""
+    if not STEPS:
+        return
+    terminalreporter.section("the documents' commands, and what they took")
+    for name in dict.fromkeys(step.page for step in STEPS):
+        mine = [step for step in STEPS if step.page == name]
+        whole = sum(step.seconds for step in mine)
+        terminalreporter.line(f"{name}: {len(mine)} commands, {whole:.1f} s")
+        for step in mine:
+            first = step.command.partition("\n")[0]
+            terminalreporter.line(f"  {step.seconds:6.1f} s  {first[:100]}")
