@@ -23,9 +23,21 @@ async def test_fencing_is_a_line_and_the_first_image_is_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    log = ChangeLog()
+    log = ChangeLog(NodeId(101), lambda: True)
     serving, fenced = with_broker(EMPTY, is_fenced=False), with_broker(EMPTY, is_fenced=True)
     for before, after in ((EMPTY, serving), (serving, fenced), (fenced, serving)):
         await log.publish(MetadataDelta.between(before, after), after)
     found = [event_of(record) for record in caplog.records]
     assert found == ["metadata.loaded", "broker.fenced", "broker.unfenced"]
+
+
+@pytest.mark.parametrize(("node", "lines"), [(2, ["broker.fenced"]), (3, [])])
+async def test_a_broker_logs_what_concerns_itself(
+    caplog: pytest.LogCaptureFixture, node: int, lines: list[str]
+) -> None:
+    caplog.set_level("INFO")
+    log = ChangeLog(NodeId(node), lambda: False)
+    serving, fenced = with_broker(EMPTY, is_fenced=False), with_broker(EMPTY, is_fenced=True)
+    for before, after in ((EMPTY, serving), (serving, fenced)):
+        await log.publish(MetadataDelta.between(before, after), after)
+    assert [event_of(record) for record in caplog.records] == ["metadata.loaded", *lines]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.model.errors import ConfigError
-from ottla.model.log_events import event
+from ottla.model.log_events import event, event_of
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.node.log_output_driver import JsonFormatter, LogQueue, TextFormatter, _file_output
 
@@ -97,3 +97,25 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(ConfigError, match=r"log\.file"):
         _file_output(LogOutputConfig(), str(tmp_path / "taken" / "x.log"))
+
+
+def test_a_call_with_wrong_arguments_is_a_line_that_says_so() -> None:
+    output = HeldOutput()
+    output.let_go.set()
+    lines = LogQueue([output])
+    lines.start()
+    record = line_of("%d partitions")
+    record.args = ("many",)
+    lines.emit(record)
+    lines.stop()
+    assert output.messages == ["%d partitions (this line's arguments do not fit: ('many',))"]
+
+
+def test_a_line_without_an_event_has_that_of_its_logger() -> None:
+    record = line_of("moves")
+    record.name = "ottla.storage.log_moves_driver"
+    assert event_of(record) == "log.move"
+    record.name = "ottla.storage.anything"
+    assert event_of(record) == "log.storage"
+    record.name = "trio"
+    assert event_of(record) == "log.line"

@@ -29,3 +29,11 @@ def test_a_connection_that_broke_during_a_call_is_told_apart_from_one_that_was_n
         assert not isinstance(refusal_of("UNAVAILABLE", details, None), LostCallError)
     closing = refusal_of("FAILED_PRECONDITION", "the server is closing", "13")
     assert not isinstance(closing, LostCallError)
+
+
+def test_causes_are_in_plain_words() -> None:
+    refused = "failed to connect to all addresses; last error: UNKNOWN: ipv6:%5B::1%5D:19503: "
+    refused += "Failed to connect to remote host: Connection refused"
+    message = refusal_of("UNAVAILABLE", refused, None).message
+    assert message == "failed to connect: connection refused"
+    assert refusal_of("DEADLINE_EXCEEDED", None, None).message == "no answer in time"

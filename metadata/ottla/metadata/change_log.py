@@ -1,11 +1,12 @@
 """Logs what changes in the cluster: brokers, leaders, in-sync replicas.
 
 A publisher.  However many partitions an image changes, it is a line for leaders and one for
-in-sync replicas.
+in-sync replicas.  The active controller logs everything; any other node what concerns itself, so that
+one change is not a line of every node.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.metadata.delta import MetadataDelta
@@ -28,9 +29,11 @@ class LoggedChange(NamedTuple):
 
 
 class ChangeLog:
-    """Whether this node knew the cluster before."""
+    """The log of changes of one node; it remembers whether the node knew the cluster before."""
 
-    def __init__(self) -> None:
+    def __init__(self, node_id: NodeId, is_active_controller: Callable[[], bool]) -> None:
+        self._node_id = node_id
+        self._is_active_controller = is_active_controller
         self._is_introduced = False
 
     @property
@@ -42,7 +45,8 @@ class ChangeLog:
         """Log what differs; the whole first image is one line."""
         if not _LOGGER.isEnabledFor(logging.INFO):
             return
-        changes = _changes(delta, image) if self._is_introduced else [_loaded(image)]
+        only = None if self._is_active_controller() else self._node_id
+        changes = _changes(delta, image, only) if self._is_introduced else [_loaded(image)]
         self._is_introduced = True
         for change in changes:
             _LOGGER.info("%s", change.message, extra=event(change.event, **change.fields))
@@ -54,12 +58,17 @@ def _loaded(image: MetadataImage) -> LoggedChange:
     return LoggedChange("metadata.loaded", message, {"brokers": brokers, "topics": topics})
 
 
-def _changes(delta: MetadataDelta, image: MetadataImage) -> Iterator[LoggedChange]:
+def _changes(
+    delta: MetadataDelta, image: MetadataImage, only: NodeId | None
+) -> Iterator[LoggedChange]:
+    """Yield the lines of a change; those that concern the node `only`, None for all."""
     for node_id in delta.changed_brokers:
+        if only not in (None, node_id):
+            continue
         before, after = delta.base.brokers.get(node_id), image.brokers.get(node_id)
         for name, message in _of_broker(before, after):
             yield LoggedChange(name, f"broker {node_id} {message}", {"broker": int(node_id)})
-    yield from _of_partitions(delta, image)
+    yield from _of_partitions(delta, image, only)
 
 
 def _of_broker(
@@ -86,7 +95,9 @@ def _is_stopping(broker: BrokerRegistration | None) -> bool:
     return broker is not None and broker.in_controlled_shutdown
 
 
-def _of_partitions(delta: MetadataDelta, image: MetadataImage) -> Iterator[LoggedChange]:
+def _of_partitions(
+    delta: MetadataDelta, image: MetadataImage, only: NodeId | None
+) -> Iterator[LoggedChange]:
     led: list[str] = []
     in_sync: list[str] = []
     leaderless = shrunk = 0
@@ -94,6 +105,8 @@ def _of_partitions(delta: MetadataDelta, image: MetadataImage) -> Iterator[Logge
         before, after = delta.base.partition(key), image.partition(key)
         if before is None or after is None:
             continue  # created: no leader and no replica changed
+        if only is not None and only not in (before.leader, after.leader):
+            continue
         name = f"{image.topics[key.topic_id].name}-{key.partition}"
         if before.leader != after.leader:
             leaderless += after.leader == NO_NODE

@@ -25,10 +25,46 @@ EVENTS: Mapping[str, str] = {
     "partition.leaders": "Leaders of partitions changed; one line for each applied image.",
     "partition.isr": "In-sync replicas changed; one line for each applied image.",
     "directory.failed": "A log directory is offline after an error of its disk.",
+    "disk.slow": "A flush to disk took longer than a second; at most one line a minute and directory.",
+    "error.unexpected": "An error that was not foreseen ended a connection, a request or a task.",
+    "session.ended": "Heartbeats of brokers stayed away; the active controller fences them.",
+    "controller.stall": "The controller's process stood still; sessions are longer by that time.",
+    "quorum.peer": "Another member of the quorum does not answer, or refuses this node.",
+    "quorum.unreachable": "No controller of controller.quorum.voters answers.",
+    "metadata.trouble": "The metadata log or a snapshot of it could not be written or read.",
+    "log.cleaner": "Compaction of a log failed, or left something.",
+    "log.move": "A log moves between directories, has moved, or cannot.",
+    "log.recovery": "What a start after a crash found in a log.",
+    "log.upkeep": "Retention or flush of a log.",
+    "log.storage": "Another line about logs on disk.",
+    "replica.trouble": "A line about replication.",
+    "group.trouble": "A line about groups of consumers.",
+    "transaction.trouble": "A line about transactions.",
+    "network.trouble": "A line about connections.",
 }
 """Every event by name, with its meaning."""
 
 UNNAMED = "log.line"
+
+EVENT_OF_LOGGER: Mapping[str, str] = {
+    "ottla.errors": "error.unexpected",
+    "ottla.controller.upkeep_driver": "session.ended",
+    "ottla.controller.controller_driver": "controller.stall",
+    "ottla.node.quorum_driver": "quorum.peer",
+    "ottla.rpc.cluster_id": "quorum.unreachable",
+    "ottla.node.metadata_log": "metadata.trouble",
+    "ottla.node.snapshot_driver": "metadata.trouble",
+    "ottla.storage.cleaner": "log.cleaner",
+    "ottla.storage.log_moves_driver": "log.move",
+    "ottla.storage.log_recovery_driver": "log.recovery",
+    "ottla.storage.log_upkeep_driver": "log.upkeep",
+    "ottla.storage": "log.storage",
+    "ottla.broker.replicas": "replica.trouble",
+    "ottla.broker.groups": "group.trouble",
+    "ottla.broker.transactions": "transaction.trouble",
+    "ottla.broker.network": "network.trouble",
+}
+"""The event of a line that does not name one, by its logger or the nearest one above it."""
 
 
 def event(name: str, **fields: object) -> dict[str, object]:
@@ -39,7 +75,15 @@ def event(name: str, **fields: object) -> dict[str, object]:
 
 def event_of(record: logging.LogRecord) -> str:
     """Return the name of a line's event."""
-    return str(getattr(record, "event", UNNAMED))
+    named = getattr(record, "event", None)
+    if named is not None:
+        return str(named)
+    name = record.name
+    while name:
+        if name in EVENT_OF_LOGGER:
+            return EVENT_OF_LOGGER[name]
+        name = name.rpartition(".")[0]
+    return UNNAMED
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:

@@ -101,12 +101,18 @@ class LogQueue(logging.Handler):
             return
         self._thread.join(STOP_PATIENCE_S)
 
+    def close(self) -> None:
+        """Write what waits; `logging.shutdown` calls it."""
+        if self._thread.is_alive():
+            self.stop()
+        super().close()
+
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a line, or count it as lost."""
         try:
             line = copy.copy(record)
             # Arguments may change before the thread reads them.
-            line.msg, line.args = record.getMessage(), None
+            line.msg, line.args = _message_of(record), None
             if record.exc_info and not record.exc_text:
                 line.exc_text = logging.Formatter().formatException(record.exc_info)
             line.exc_info = None
@@ -147,7 +153,9 @@ def log_to_outputs(config: LogOutputConfig, node: str) -> LogQueue:
     for output in outputs:
         output.setFormatter(JsonFormatter(node) if config.format == "json" else TextFormatter(node))
     lines = LogQueue(outputs)
-    logging.basicConfig(handlers=[lines], level=LEVELS[config.level])
+    # Libraries say at INFO what only their authors understand.
+    logging.basicConfig(handlers=[lines], level=max(LEVELS[config.level], logging.WARNING))
+    logging.getLogger("ottla").setLevel(LEVELS[config.level])
     for name, level in config.levels:
         logging.getLogger(None if name == "root" else name).setLevel(LEVELS[level])
     lines.start()
@@ -167,6 +175,14 @@ def _file_output(config: LogOutputConfig, file: str) -> logging.Handler:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError("log.file", f"{file} cannot be written: {reason}") from None
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    """Return a line's message; a call with wrong arguments is a line too, and says so."""
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError):
+        return f"{record.msg} (this line's arguments do not fit: {record.args!r})"
 
 
 def _drop_line(count: int) -> logging.LogRecord:

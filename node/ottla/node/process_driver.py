@@ -96,6 +96,7 @@ async def open_stop_signal() -> AsyncIterator[trio.Event]:
 async def _watch(signals: AsyncIterator[int], is_stopping: trio.Event) -> None:
     async for number in signals:
         if is_stopping.is_set():
+            logging.shutdown()  # lines that wait are written, for a bounded time
             os._exit(128 + number)
         name = signal.Signals(number).name
         _LOGGER.info("stopping, as %s asked", name, extra=event("node.stopping", signal=name))

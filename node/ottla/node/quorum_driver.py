@@ -476,7 +476,7 @@ async def open_quorum_member(
                 nursery=nursery,
                 errors=errors,
             )
-            member.add_publisher(ChangeLog())
+            member.add_publisher(ChangeLog(identity.node_id, lambda: member.is_leader))
             await member.start()
             try:
                 yield member

@@ -35,12 +35,42 @@ def refusal_of(status: str, details: str | None, error_code: str | None) -> Refu
     if known is not None:
         return RefusedError(known, details)
     code = CODE_OF_STATUS.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
-    text = f"{status}: {details}"
+    text = in_words(status, details or "")
     if status == "UNAVAILABLE" and not any(sign in (details or "") for sign in NEVER_SENT):
         return LostCallError(code, text)
     if details and NEVER_CONNECTED in details and any(sign in details for sign in NOT_GRPC):
         text += "; what listens there is no controller (is it a broker's address?)"
     return RefusedError(code, text)
+
+
+def in_words(status: str, details: str) -> str:
+    """Return what gRPC's library says of a failed call, in words for an operator's log."""
+    for sign, words in _WORDS.items():
+        if sign in details:
+            return words
+    words = _STATUS_WORDS.get(status, status.lower().replace("_", " "))
+    return f"{words}: {details}" if details else words
+
+
+_WORDS = {
+    "Connection refused": "failed to connect: connection refused",
+    "DNS resolution failed": "failed to connect: the host name is not found",
+    "Domain name not found": "failed to connect: the host name is not found",
+    "No route to host": "failed to connect: no route to the host",
+    "Network is unreachable": "failed to connect: the network is unreachable",
+    "Connection timed out": "failed to connect: no answer from the host",
+    "FD Shutdown": "failed to connect: no answer from the host",
+    "Connection reset by peer": "the other side closed the connection",
+    "Socket closed": "the other side closed the connection",
+    "SETTINGS frame": "no gRPC answer",
+}
+"""Causes in gRPC's texts, which name addresses in its own notation."""
+
+_STATUS_WORDS = {
+    "UNAVAILABLE": "not reachable",
+    "CANCELLED": "cancelled",
+    "DEADLINE_EXCEEDED": "no answer in time",
+}
 
 
 NEVER_CONNECTED = "failed to connect"

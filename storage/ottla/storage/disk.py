@@ -6,8 +6,11 @@ unlink of a huge segment never delays a commit.
 """
 
 import errno
+import logging
+import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -15,6 +18,7 @@ from typing import TypeVar
 
 import trio
 
+from ottla.model.log_events import event
 from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import DirectorySurvey, DiskFile, Space
@@ -22,6 +26,14 @@ from ottla.storage.real_file_driver import Fsyncs, OpenRealFiles, RealFile, writ
 from ottla.storage.write_back_driver import begin_write_back
 
 T = TypeVar("T")
+
+_LOGGER = logging.getLogger(__name__)
+
+SLOW_FSYNC_S = 1.0
+"""A flush that takes longer is logged: less is usual while a device writes much, and an election
+begins after little more."""
+SLOW_REPEAT_S = 60.0
+"""How often one directory's slow flushes are logged; shorter fills the log."""
 
 FSYNC_WORKERS_PER_DIRECTORY = 4
 """Fsyncs of different files and directories under way at once.  Fewer serialises partitions that
@@ -43,12 +55,27 @@ cache.  What the device reads at once does not hang on it."""
 class _Workers:
     """The threads of one directory."""
 
-    __slots__ = ("fsync", "other", "read")
+    __slots__ = ("fsync", "other", "read", "said_slow_at")
 
     def __init__(self) -> None:
+        self.said_slow_at = -math.inf
         self.fsync = trio.CapacityLimiter(FSYNC_WORKERS_PER_DIRECTORY)
         self.read = trio.CapacityLimiter(READ_WORKERS_PER_DIRECTORY)
         self.other = trio.CapacityLimiter(1)
+
+    def warn_slow(self, path: str, took_s: float) -> None:
+        """Log a slow flush, unless one was logged lately."""
+        now = trio.current_time()
+        if now < self.said_slow_at + SLOW_REPEAT_S:
+            return
+        self.said_slow_at = now
+        took_ms = round(took_s * 1000)
+        _LOGGER.warning(
+            "flush of %s took %s ms: its disk is slow",
+            path,
+            took_ms,
+            extra=event("disk.slow", path=path, took_ms=took_ms),
+        )
 
 
 class RealDisk:
@@ -164,7 +191,10 @@ class RealDisk:
         dirt, file.dirt = file.dirt, CLEAN
         file.pin()
         try:
-            await trio.to_thread.run_sync(_fsync, file, limiter=self._workers_of(file.path).fsync)
+            workers = self._workers_of(file.path)
+            took_s = await trio.to_thread.run_sync(_fsync, file, limiter=workers.fsync)
+            if took_s >= SLOW_FSYNC_S:
+                workers.warn_slow(file.path, took_s)
             state.done_count = begun
             dirt = CLEAN
         except OSError as error:
@@ -306,9 +336,12 @@ def _open_and_work(file: RealFile, work: Callable[..., T], *arguments: object) -
     return work(*arguments)
 
 
-def _fsync(file: RealFile) -> None:
+def _fsync(file: RealFile) -> float:
+    """Flush a file; return the seconds that the device took."""
     file.open_if_needed()
+    began = time.perf_counter()
     os.fdatasync(file.fileno())
+    return time.perf_counter() - began
 
 
 def _write_back(file: RealFile) -> None:
