@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from ottla.model.log_events import EVENTS, UNNAMED
+from ottla.model.log_events import EVENT_OF_LOGGER, EVENTS, UNNAMED
 
 ROOT = Path(__file__).parents[2]
 NODES = ("model", "storage", "raft", "metadata", "rpc", "node", "controller", "broker", "cli")
@@ -31,7 +31,15 @@ def names_used() -> set[str]:
 
 
 def test_every_event_is_logged_somewhere() -> None:
-    assert set(EVENTS) - {UNNAMED} <= names_used()
+    assert set(EVENTS) - {UNNAMED} <= names_used() | set(EVENT_OF_LOGGER.values())
+
+
+def test_a_logger_with_an_event_exists() -> None:
+    for name, given in EVENT_OF_LOGGER.items():
+        path = ROOT / name.split(".")[1] / name.replace(".", "/")
+        is_there = path.is_dir() or path.with_suffix(".py").exists()
+        assert is_there or name in ("ottla.errors",), name
+        assert given in EVENTS
 
 
 def test_every_event_is_documented_with_its_meaning() -> None:

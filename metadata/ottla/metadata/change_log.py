@@ -1,8 +1,8 @@
 """Logs what changes in the cluster: brokers, leaders, in-sync replicas.
 
 A publisher.  However many partitions an image changes, it is a line for leaders and one for
-in-sync replicas.  The active controller logs everything; any other node what concerns itself, so that
-one change is not a line of every node.
+in-sync replicas.  The active controller logs everything; any other node what concerns
+itself, so that one change is not a line of every node.
 """
 
 import logging

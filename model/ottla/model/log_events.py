@@ -25,7 +25,7 @@ EVENTS: Mapping[str, str] = {
     "partition.leaders": "Leaders of partitions changed; one line for each applied image.",
     "partition.isr": "In-sync replicas changed; one line for each applied image.",
     "directory.failed": "A log directory is offline after an error of its disk.",
-    "disk.slow": "A flush to disk took longer than a second; at most one line a minute and directory.",
+    "disk.slow": "A flush took longer than a second; at most one line a minute and directory.",
     "error.unexpected": "An error that was not foreseen ended a connection, a request or a task.",
     "session.ended": "Heartbeats of brokers stayed away; the active controller fences them.",
     "controller.stall": "The controller's process stood still; sessions are longer by that time.",
