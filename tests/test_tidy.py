@@ -76,6 +76,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "client": ("network", "produce", "fetch", "groups", "transactions", "admin_parts", "testing"),
     "pipeline": ("run", "write", "read", "archive", "doctor", "rollup"),
     "cli": (
+        "background",
         "cluster",
         "topics",
         "records",

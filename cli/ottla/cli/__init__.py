@@ -7,6 +7,7 @@ outcomes.py  results of changes, one line each
 times.py     durations and points in time as people write them
 version.py   `ottla version`
 
+background/  commands that continue after the prompt is back
 records/     produce and consume
 logs/        log directories, offline
 topics/      topics and settings

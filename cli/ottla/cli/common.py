@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ottla.node.properties import parse_properties
 
 DIRECTORY_DEFAULT = "ottla-data"
 BOOTSTRAP_DEFAULT = "localhost:9092"
+BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 CLUSTER_FILE = "cluster.json"
 NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id": str}
 """What a node of a cluster's file may have."""
@@ -32,7 +34,8 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server",
         "--bootstrap",
         metavar="HOST:PORT,…",
-        help="brokers to ask first (default: the cluster of --dir, else localhost:9092)",
+        help=f"brokers to ask first (default: ${BOOTSTRAP_VARIABLE}, else the cluster of --dir, "
+        f"else {BOOTSTRAP_DEFAULT})",
     )
     where.add_argument("--dir", help=f"directory of 'ottla up' (default: {DIRECTORY_DEFAULT})")
     parser.add_argument(
@@ -67,6 +70,9 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     if arguments.command_config:
         use_login(arguments.command_config)
     text = arguments.bootstrap_server
+    source = "--bootstrap-server"
+    if text is None and arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE):
+        text, source = os.environ[BOOTSTRAP_VARIABLE], BOOTSTRAP_VARIABLE
     if text is None:
         path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLUSTER_FILE
         if path.exists():
@@ -79,7 +85,7 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         return parse_bootstrap(text)
     except ValueError:
         raise ConfigError(
-            "--bootstrap-server", f"is {text!r}; it must be host:port, several with commas"
+            source, f"is {text!r}; it must be host:port, several with commas"
         ) from None
 
 

@@ -12,6 +12,8 @@ from ottla.cli.terminal import say
 from ottla.model.errors import ConfigError
 
 STOP_TIMEOUT_S = 30.0
+STARTER_TIMEOUT_S = 10.0
+"""What 'ottla up' needs to notice that its nodes ended, with room to spare."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,5 +39,18 @@ def run(arguments: argparse.Namespace) -> int:
             time.sleep(0.02)
         for pid in filter(is_alive, pids):
             os.kill(pid, signal.SIGKILL)
+    _end_starter(cluster.get("pid"))
     say(f"stopped {counted(stopped, 'node')}" if stopped else "nothing was running")
     return 0
+
+
+def _end_starter(pid: object) -> None:
+    """Wait for the 'ottla up' of these nodes, which ends with them; ask it to if it does not."""
+    if not isinstance(pid, int) or not is_node(pid):
+        return
+    for asks in (False, True):
+        if asks and is_node(pid):
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + STARTER_TIMEOUT_S
+        while is_alive(pid) and time.monotonic() < deadline:
+            time.sleep(0.02)

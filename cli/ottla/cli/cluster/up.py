@@ -1,12 +1,17 @@
-"""`ottla up`: a local cluster of real processes, which live as long as this command does."""
+"""`ottla up`: a local cluster of real processes, which live as long as this command does.
+
+With --detach they live as long as a process in the background, until `ottla down`.
+"""
 
 import argparse
 import shutil
 import signal
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
+from ottla.cli.background.detached import Report, run_detached
 from ottla.cli.cluster.cluster_file import (
     PORT_DEFAULT,
     PORT_END,
@@ -55,11 +60,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--restart", action="store_true", help="start a node that dies again, and say so"
     )
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="return when the cluster is ready; it runs until 'ottla down'",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Start the cluster, say what to do next, and wait for the end."""
     directory = Path(tempfile.mkdtemp(prefix="ottla-") if arguments.ephemeral else arguments.dir)
+    is_ours = arguments.ephemeral  # and goes when this process is done with it
     try:
         plan = make_plan(
             directory,
@@ -72,20 +83,40 @@ def run(arguments: argparse.Namespace) -> int:
         check_replication(plan)
         plan.write_properties()
         format_plan(plan)
-        return _serve(LocalCluster(plan, restarts=arguments.restart), plan)
+        cluster = LocalCluster(plan, restarts=arguments.restart)
+        if not arguments.detach:
+            return _serve(cluster, plan, _say_report, "Ctrl-C stops it all.")
+        code = run_detached(
+            partial(_serve_detached, cluster, plan, is_ours=is_ours),
+            plan.directory / "logs" / "up.log",
+            name="the cluster",
+        )
+        is_ours = is_ours and code != 0
+        return code
     finally:
-        if arguments.ephemeral:
+        if is_ours:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _serve(cluster: LocalCluster, plan: ClusterPlan) -> int:
+def _serve_detached(
+    cluster: LocalCluster, plan: ClusterPlan, report: Report, *, is_ours: bool
+) -> int:
+    try:
+        end = f"Stop it with: ottla down --dir {plan.directory}"
+        return _serve(cluster, plan, report, end)
+    finally:
+        if is_ours:
+            shutil.rmtree(plan.directory, ignore_errors=True)
+
+
+def _serve(cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str) -> int:
     """Run the cluster until it ends or we are told to stop; return the exit code."""
     signal.signal(signal.SIGTERM, _raise_interrupt)
     began_at = time.monotonic()
     try:
         code = cluster.start()
         if code == 0:
-            say_block(_report(plan, time.monotonic() - began_at), is_flushed=True)
+            report(_report(plan, time.monotonic() - began_at, end))
             code = cluster.watch()
     except KeyboardInterrupt:
         note("stopping …")
@@ -97,7 +128,11 @@ def _serve(cluster: LocalCluster, plan: ClusterPlan) -> int:
     return code
 
 
-def _report(plan: ClusterPlan, seconds: float) -> str:
+def _say_report(text: str) -> None:
+    say_block(text, is_flushed=True)
+
+
+def _report(plan: ClusterPlan, seconds: float, end: str) -> str:
     rows = [("controller", n.id, n.address, n.pid, n.dir) for n in plan.controllers]
     rows += [("broker", n.id, n.address, n.pid, n.dir) for n in plan.brokers]
     # The directory names all brokers, and in fewer words.
@@ -112,7 +147,7 @@ def _report(plan: ClusterPlan, seconds: float) -> str:
         f"  ottla consume greetings -e {where}\n"
         f"  ottla status {where}\n"
         f"  ottla quorum status {where}\n\n"
-        f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  Ctrl-C stops it all.\n"
+        f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  {end}\n"
         f"Logs: {plan.directory}/logs/"
     )
 

@@ -1,0 +1,41 @@
+"""Where a command finds the cluster."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.common import add_cluster_arguments, bootstrap_of
+from ottla.model.errors import ConfigError
+
+
+def told(*arguments: str) -> tuple[tuple[str, int], ...]:
+    parser = argparse.ArgumentParser()
+    add_cluster_arguments(parser)
+    return bootstrap_of(parser.parse_args(arguments))
+
+
+@pytest.fixture(autouse=True)
+def variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", "here:1,there:2")
+
+
+def test_the_environment_names_the_cluster() -> None:
+    assert told() == (("here", 1), ("there", 2))
+
+
+def test_an_option_is_above_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"bootstrap": "file:4"}')
+
+    assert told("--bootstrap", "option:3") == (("option", 3),)
+    assert told("--dir", str(tmp_path)) == (("file", 4),)
+
+
+def test_a_wrong_address_of_the_environment_is_named_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", "nowhere:port")
+
+    with pytest.raises(ConfigError, match="OTTLA_BOOTSTRAP: is 'nowhere:port'"):
+        told()
