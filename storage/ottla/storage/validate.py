@@ -58,9 +58,11 @@ UNPACKED_BYTES_MIN = 4 * MIB
 
 NEEDS_KEY = "Compacted topic cannot accept message without key"
 
-KEYLESS_NAMED_MAX = 100
-"""Records without key that a refusal names.  Fewer leave a producer that fails each record with its
-reason without some, more let a small batch be answered with a large one."""
+RECORD_ERRORS_MAX = 1_000
+"""Records of a batch that a refusal names.  A producer takes those it does not name for sound, so
+fewer would mislead it; more let a small compressed batch be answered with a large answer."""
+RECORD_ERRORS_SHOWN = 3
+"""Records that the refusal's own message repeats, as in Kafka."""
 
 RECORDS_INLINE, BYTES_INLINE = 500, 64 * KIB
 PACKED_RECORDS_INLINE, PACKED_BYTES_INLINE = 200, 4 * KIB
@@ -119,9 +121,7 @@ def first_header(records: memoryview, origin: AppendOrigin, config: LogConfig) -
     return header
 
 
-def check_header(
-    header: BatchHeader, config: LogConfig, origin: AppendOrigin, *, now_ms: int
-) -> None:
+def check_header(header: BatchHeader, origin: AppendOrigin) -> None:
     """Check what a header says of its records; what a coordinator of ours may do, a client not."""
     count = header.record_count
     if count <= 0 or count != header.last_offset_delta + 1:
@@ -148,26 +148,22 @@ def check_header(
         )
     if attributes & LOG_APPEND_TIME_FLAG:
         raise RefusedError(ErrorCode.INVALID_TIMESTAMP, "Producers do not set LogAppendTime")
-    if not config.is_log_append_time:
-        check_timestamp(header.max_timestamp, config, now_ms=now_ms)
-        if config.message_timestamp_before_max_ms != INT64_MAX:
-            check_timestamp(header.base_timestamp, config, now_ms=now_ms)
 
 
-def check_timestamp(timestamp_ms: int, config: LogConfig, *, now_ms: int) -> None:
-    """Refuse a timestamp too far from the leader's clock; -1 stands for none."""
-    if timestamp_ms == NO_TIMESTAMP:
-        return
-    if (
-        timestamp_ms - now_ms > config.message_timestamp_after_max_ms
-        or now_ms - timestamp_ms > config.message_timestamp_before_max_ms
-    ):
-        raise RefusedError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"Timestamp {timestamp_ms} is out of range: it should be within "
-            f"[{now_ms - config.message_timestamp_before_max_ms}, "
-            f"{now_ms + config.message_timestamp_after_max_ms}]",
-        )
+def is_in_time(timestamp_ms: int, config: LogConfig, *, now_ms: int) -> bool:
+    """Return whether a timestamp is near enough to the leader's clock; -1 stands for none."""
+    return timestamp_ms == NO_TIMESTAMP or (
+        timestamp_ms - now_ms <= config.message_timestamp_after_max_ms
+        and now_ms - timestamp_ms <= config.message_timestamp_before_max_ms
+    )
+
+
+def is_header_in_time(header: BatchHeader, config: LogConfig, *, now_ms: int) -> bool:
+    """Return whether the timestamps that a header shows are near enough to the leader's clock."""
+    return is_in_time(header.max_timestamp, config, now_ms=now_ms) and (
+        config.message_timestamp_before_max_ms == INT64_MAX
+        or is_in_time(header.base_timestamp, config, now_ms=now_ms)
+    )
 
 
 def accepted(
@@ -185,7 +181,7 @@ def accepted(
     on the loop if a large batch's header contradicts itself.
     """
     header = first_header(records, origin, config)
-    check_header(header, config, origin, now_ms=now_ms)
+    check_header(header, origin)
     taken_bytes = header.batch_length + LENGTH_END
     if config.codec is not None and config.codec != header.codec and not header.is_control:
         max_timestamp = check_records(records, header, config, now_ms=now_ms)
@@ -194,12 +190,14 @@ def accepted(
         records = recoded(records, header, config.codec, config.compression_level)
         header = first_header(records, origin, config)
     elif origin is _CLIENT:
-        # The base timestamp is the first record's, so that the maximum cannot be below.
-        is_contradictory = (
-            header.max_timestamp < header.base_timestamp and not config.is_log_append_time
+        # The base timestamp is the first record's, so that the maximum cannot be below.  Where the
+        # header's times are too far off, the refusal names the records that have them.
+        is_suspect = not config.is_log_append_time and (
+            header.max_timestamp < header.base_timestamp
+            or not is_header_in_time(header, config, now_ms=now_ms)
         )
-        if config.is_every_record_checked or config.is_compacted or is_contradictory:
-            if is_contradictory and not is_apart and is_costly(records):
+        if config.is_every_record_checked or config.is_compacted or is_suspect:
+            if is_suspect and not is_apart and is_costly(records):
                 raise RecordsToInspectError
             max_timestamp = check_records(records, header, config, now_ms=now_ms)
             if max_timestamp != header.max_timestamp and not config.is_log_append_time:
@@ -211,11 +209,41 @@ def accepted(
 
 
 class InvalidRecordsError(RefusedError):
-    """Records that their topic must not have, each with its place in the batch (KIP-467)."""
+    """Records that their topic must not have, each with its place in the batch (KIP-467).
 
-    def __init__(self, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, message)
+    `record_errors` has the first RECORD_ERRORS_MAX of them, as (batch index, message).
+    """
+
+    def __init__(
+        self, code: ErrorCode, record_errors: Sequence[tuple[int, str]], *, error_count: int
+    ) -> None:
+        shown = ", ".join(
+            f"RecordError(batchIndex={index}, message='{message}')"
+            for index, message in record_errors[:RECORD_ERRORS_SHOWN]
+        )
+        super().__init__(
+            code,
+            "One or more records have been rejected due to invalid timestamp"
+            if code is ErrorCode.INVALID_TIMESTAMP
+            else f"One or more records have been rejected due to {error_count} record errors in "
+            f"total, and only showing the first three errors at most: [{shown}]",
+        )
         self.record_errors = record_errors
+        self._error_count = error_count
+
+    def located(self, partition: str) -> "InvalidRecordsError":
+        """Return it with the partition's name where Kafka's messages have it."""
+        return InvalidRecordsError(
+            self.code,
+            [
+                (
+                    index,
+                    f"{NEEDS_KEY} in topic partition {partition}" if text == NEEDS_KEY else text,
+                )
+                for index, text in self.record_errors
+            ],
+            error_count=self._error_count,
+        )
 
 
 def is_costly(records: Records) -> bool:
@@ -250,7 +278,8 @@ def check_records(
         latest = now_ms + config.message_timestamp_after_max_ms
     expected = header.base_offset
     max_timestamp = NO_TIMESTAMP
-    keyless: list[int] = []
+    errors: list[tuple[int, str]] = []
+    error_count, code = 0, ErrorCode.INVALID_RECORD
     try:
         body = record_body(records, 0, header, unpacked_bytes_max(config))
         for offset, timestamp_ms, has_key in scan_body_as(_sight, body, header):
@@ -259,9 +288,23 @@ def check_records(
                     ErrorCode.INVALID_RECORD, f"Offset delta of record {expected} is wrong"
                 )
             if wants_key and not has_key:
-                keyless.append(offset - header.base_offset)
-            if latest >= 0 and not earliest <= timestamp_ms <= latest:
-                check_timestamp(timestamp_ms, config, now_ms=now_ms)
+                error_count += 1
+                if len(errors) < RECORD_ERRORS_MAX:
+                    errors.append((offset - header.base_offset, NEEDS_KEY))
+            elif (
+                latest >= 0
+                and not earliest <= timestamp_ms <= latest
+                and timestamp_ms != NO_TIMESTAMP
+            ):
+                code = ErrorCode.INVALID_TIMESTAMP
+                error_count += 1
+                if len(errors) < RECORD_ERRORS_MAX:
+                    errors.append(
+                        (
+                            offset - header.base_offset,
+                            _too_far(offset, timestamp_ms, earliest, latest),
+                        )
+                    )
             expected = Offset(expected + 1)
             if timestamp_ms > max_timestamp:
                 max_timestamp = timestamp_ms
@@ -269,12 +312,16 @@ def check_records(
         raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, error.where) from None
     except CorruptDataError as error:
         raise RefusedError(ErrorCode.INVALID_RECORD, error.where) from None
-    if keyless:
-        raise InvalidRecordsError(
-            f"{NEEDS_KEY}; {len(keyless)} of the batch's {header.record_count} records have none",
-            [(index, NEEDS_KEY) for index in keyless[:KEYLESS_NAMED_MAX]],
-        )
+    if errors:
+        raise InvalidRecordsError(code, errors, error_count=error_count)
     return max_timestamp
+
+
+def _too_far(offset: Offset, timestamp_ms: int, earliest: int, latest: int) -> str:
+    return (
+        f"Timestamp {timestamp_ms} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{earliest}, {latest}]"
+    )
 
 
 def unpacked_bytes_max(config: LogConfig) -> int:

@@ -28,7 +28,13 @@ from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
 from ottla.storage.append_info import AppendInfo, AppendOrigin
-from ottla.storage.validate import Accepted, RecordsToInspectError, accepted, is_costly
+from ottla.storage.validate import (
+    Accepted,
+    InvalidRecordsError,
+    RecordsToInspectError,
+    accepted,
+    is_costly,
+)
 from ottla.storage.verification import VerificationGuard
 from ottla.wire.apis import PRODUCE, PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
@@ -291,7 +297,7 @@ class ProduceApi:
         response = ProduceResponse()
         for topic in request.topic_data:
             self._note_refusal(topic.name, refusal)
-            answers = [_refusal(data.index, refusal) for data in topic.partition_data]
+            answers = [_refusal(topic.name, data.index, refusal) for data in topic.partition_data]
             response.responses.append(
                 TopicProduceResponse(
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -338,12 +344,15 @@ class ProduceApi:
                     assert records is not None
                     answer = PartitionProduceResponse(index=data.index)
                     answers.append(answer)
-                    inspected.append(Inspected(topic.name, partition, records, answer, guard))
+                    inspected.append(
+                        Inspected(self._name_of(topic), partition, records, answer, guard)
+                    )
                     continue
                 except RefusedError as error:
                     is_refused = True
-                    self._note_refusal(topic.name, error)
-                    answers.append(_refusal(data.index, error))
+                    name = self._name_of(topic)
+                    self._note_refusal(name, error)
+                    answers.append(_refusal(name, data.index, error))
                     continue
                 traffic = partition.traffic
                 traffic.produce_requests += 1
@@ -411,7 +420,7 @@ class ProduceApi:
             )
         except RefusedError as error:
             self._note_refusal(inspected.topic, error)
-            refuse(answer, error.code, error.message)
+            _refuse_for(answer, inspected.topic, error)
             return None
         traffic = partition.traffic
         traffic.produce_requests += 1
@@ -424,6 +433,11 @@ class ProduceApi:
         if acks == ACKS_NONE or partition.acknowledgement(end_offset, acks) is not None:
             return None
         return WaitingPartition(partition, end_offset, answer)
+
+    def _name_of(self, topic: TopicProduceData) -> str:
+        """Return the topic's name, which later versions do not send; "" for an unknown one."""
+        known = None if topic.name else self._table.image.topics.get(topic.topic_id)
+        return topic.name if known is None else known.name
 
     def _note_refusal(self, topic: str, error: RefusedError) -> None:
         self._traffic.note_failed_produce(topic)
@@ -559,14 +573,21 @@ def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | Non
     answer.log_start_offset = -1
 
 
-def _refusal(index: int, error: RefusedError) -> PartitionProduceResponse:
+def _refusal(topic: str, index: int, error: RefusedError) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index=index, base_offset=-1, current_leader=NO_LEADER_HINT)
-    refuse(answer, error.code, error.message)
-    for batch_index, message in getattr(error, "record_errors", ()):
-        answer.record_errors.append(
-            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
-        )
+    _refuse_for(answer, topic, error)
     return answer
+
+
+def _refuse_for(answer: PartitionProduceResponse, topic: str, error: RefusedError) -> None:
+    """Turn an answer into a refusal that names the records at fault, if the error does."""
+    if isinstance(error, InvalidRecordsError):
+        error = error.located(f"{topic}-{answer.index}")
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+            for batch_index, message in error.record_errors
+        ]
+    refuse(answer, error.code, error.message)
 
 
 def _accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:

@@ -8,7 +8,8 @@ the old epoch is open any more.  Invariants: BoundedMemory, NothingAfterAFailure
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.client.produce.producer_lane import Fate, Lane, NotDeliveredError, ProducerBatch
@@ -28,6 +29,8 @@ in a batch that is no larger than a request."""
 HEADER_OVERHEAD_BYTES = 10
 FAILED_BATCH_COUNT_MAX = 1_000
 """Failures remembered until somebody asks; the oldest go first."""
+
+NO_RECORD_ERRORS: Mapping[int, str | None] = MappingProxyType({})
 
 NO_RECORDS = BatchBuilder()
 """Stands in a settled batch: a Delivery that is kept shall not keep the bytes."""
@@ -166,7 +169,7 @@ class Accumulator:
 
     def take_unseen_failure(self) -> NotDeliveredError | None:
         """Return the first failure that nobody waited for; forget all there are."""
-        unseen = [batch.failure for batch in self._failed if not batch.is_watched]
+        unseen = [batch.first_failure for batch in self._failed if not batch.is_watched]
         self._failed.clear()
         return unseen[0] if unseen else None
 
@@ -284,10 +287,16 @@ class Accumulator:
         *,
         base_offset: int = -1,
         log_append_time_ms: int = -1,
+        record_errors: Mapping[int, str | None] = NO_RECORD_ERRORS,
     ) -> Fate:
-        """Take the broker's answer for a batch in flight."""
+        """Take the broker's answer for a batch in flight.
+
+        `record_errors` has the records at fault by their index in the batch, with messages.
+        """
         lane = self._lanes[batch.partition]
         fate = lane.on_answer(batch, code, message)
+        if fate is Fate.FAILED and record_errors:
+            batch.blame(record_errors)
         if fate is Fate.DELIVERED and code == ErrorCode.NONE:
             batch.base_offset = Offset(base_offset)
             batch.log_append_time_ms = log_append_time_ms
@@ -367,7 +376,7 @@ class Accumulator:
         if batch.failure is not None:
             self._failed.append(batch)
             if self._ends_at_failure and self.ended_by is None:
-                self.ended_by = self.refusal = batch.failure
+                self.ended_by = self.refusal = batch.first_failure
         self._tell(batch)
 
     def _fail_what_follows(self) -> None:

@@ -61,9 +61,10 @@ class Delivery:
         """Return what became of the record; it must be settled."""
         batch = self._find()
         assert batch.is_settled
-        if batch.failure is not None:
+        failure = batch.failure_of(self._index)
+        if failure is not None:
             batch.is_watched = True
-            raise batch.failure
+            raise failure
         offset = batch.base_offset + self._index if batch.base_offset >= 0 else -1
         stamp = batch.log_append_time_ms if batch.log_append_time_ms >= 0 else self._timestamp_ms
         topic, partition = batch.partition

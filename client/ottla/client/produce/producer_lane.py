@@ -11,7 +11,7 @@ GapsAreBridged   where a numbered batch failed, nothing follows under its produc
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 
 from ottla.client.produce.record_run import RecordRun
@@ -49,11 +49,23 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 
 
 class NotDeliveredError(RefusedError):
-    """A record was not delivered; `may_be_in_log` says whether it may be there nevertheless."""
+    """A record was not delivered; `may_be_in_log` says whether it may be there nevertheless.
 
-    def __init__(self, code: ErrorCode, message: str, *, may_be_in_log: bool) -> None:
+    `is_due_to_another` is true where the broker refused other records of the same batch (KIP-467):
+    this one has no fault, and may be delivered when it is sent again without them.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        may_be_in_log: bool,
+        is_due_to_another: bool = False,
+    ) -> None:
         super().__init__(code, message)
         self.may_be_in_log = may_be_in_log
+        self.is_due_to_another = is_due_to_another
 
 
 class Fate(Enum):
@@ -89,6 +101,7 @@ class ProducerBatch:
         "partition",
         "parts",
         "record_count",
+        "record_failures",
     )
 
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
@@ -111,6 +124,8 @@ class ProducerBatch:
         self.base_offset = Offset(-1)
         self.log_append_time_ms = -1
         self.failure: NotDeliveredError | None = None
+        self.record_failures: dict[int, NotDeliveredError] = {}
+        """Failures of the records at fault by their index, where the broker named them."""
         self.is_watched = False
         """Whether somebody waits, or waited, for what becomes of it."""
         self.is_part = False
@@ -178,6 +193,43 @@ class ProducerBatch:
             second.base_sequence = (self.base_sequence + first.record_count) % SEQUENCE_COUNT
         self.parts = first, second
         return self.parts
+
+    def blame(self, record_errors: Mapping[int, str | None]) -> None:
+        """Give the records that a refusal names their own failures; the others had no fault."""
+        failure = self.failure
+        named = sorted(index for index in record_errors if 0 <= index < self.record_count)
+        if failure is None or not named:
+            return
+        # One code stands for the whole batch: it is that of a record only where one is named.
+        code = failure.code if len(record_errors) == 1 else ErrorCode.INVALID_RECORD
+        may_be_in_log = failure.may_be_in_log
+        self.record_failures = {
+            index: NotDeliveredError(
+                code,
+                f"{self.partition}: {record_errors[index]}"
+                if record_errors[index]
+                else failure.message,
+                may_be_in_log=may_be_in_log,
+            )
+            for index in named
+        }
+        self.failure = NotDeliveredError(
+            failure.code,
+            f"{self.partition}: not written, because its batch of {self.record_count} records has "
+            f"{len(named)} that the broker refuses; the first is record {named[0]}: "
+            f"{record_errors[named[0]] or failure.message}",
+            may_be_in_log=may_be_in_log,
+            is_due_to_another=True,
+        )
+
+    def failure_of(self, index: int) -> NotDeliveredError | None:
+        """Return why one of its records was not delivered."""
+        return self.record_failures.get(index, self.failure)
+
+    @property
+    def first_failure(self) -> NotDeliveredError | None:
+        """The failure of the first record at fault, else that of the batch."""
+        return next(iter(self.record_failures.values()), self.failure)
 
     @property
     def is_numbered(self) -> bool:

@@ -16,7 +16,7 @@ from ottla.client.network.broker_link import BrokerLink, Loss
 from ottla.client.network.cluster import Cluster, KnownLeader
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline, Submitted
-from ottla.client.produce.accumulator import Accumulator
+from ottla.client.produce.accumulator import NO_RECORD_ERRORS, Accumulator
 from ottla.client.produce.producer_lane import Fate, ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, TopicPartition
@@ -194,6 +194,11 @@ class ProducerLink(BrokerLink):
             now_ms(),
             base_offset=told.base_offset,
             log_append_time_ms=told.log_append_time_ms,
+            record_errors={
+                one.batch_index: one.batch_index_error_message for one in told.record_errors
+            }
+            if told.record_errors
+            else NO_RECORD_ERRORS,
         )
         stale = None
         if told.error_code in MOVED and fate is Fate.RETRIED:

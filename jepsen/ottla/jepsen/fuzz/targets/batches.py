@@ -125,7 +125,7 @@ def _check_append(body: bytes, config: LogConfig) -> None:
     for origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
         try:
             header = first_header(view, origin, config)
-            check_header(header, config, origin, now_ms=NOW_MS)
+            check_header(header, origin)
             check_records(view, header, config, now_ms=NOW_MS)
             taken = view if config.codec is None else recoded(view, header, config.codec)
         except RefusedError:
