@@ -330,7 +330,8 @@ class QuorumMember:
                 outgoing.endpoints, outgoing.request, timeout_ms=outgoing.timeout_ms
             )
         except (RefusedError, ProtocolError) as error:
-            trouble = self._troubles.on_silence(outgoing.to, str(error), self._now_ms())
+            why = error.message if isinstance(error, RefusedError) else str(error)
+            trouble = self._troubles.on_silence(outgoing.to, why, self._now_ms())
             event = RequestFailed(request_id=outgoing.request_id)
         else:
             trouble = self._troubles.on_answer(
