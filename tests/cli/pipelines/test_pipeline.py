@@ -129,6 +129,10 @@ def test_options_may_follow_the_file_and_its_own_words_follow_two_dashes() -> No
     arguments = parsed("run", "--master", "yarn", "f.py", "--once", "--", "--once", "-x")
     assert parse_words(arguments) == ["--once", "-x"]  # type: ignore[arg-type]
     assert (arguments.master, arguments.once) == ("yarn", True)  # type: ignore[attr-defined]
+    assert arguments.file == "f.py"  # type: ignore[attr-defined]
+    arguments = parsed("run", "--once", "f.py", "--", "--once", "-x")
+    assert parse_words(arguments) == ["--once", "-x"]  # type: ignore[arg-type]
+    assert parse_words(parsed("run", "f.py")) == []  # type: ignore[arg-type]
 
 
 def test_settings_of_the_user_win() -> None:

@@ -32,9 +32,12 @@ TRIGGER = "10s"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("file", metavar="FILE", help="with def build(spark, …), or a script")
     parser.add_argument(
-        "words", nargs=argparse.REMAINDER, metavar="[-- ARGUMENT…]", help="the file's own"
+        "words",
+        # All that follows FILE, with the "--" that argparse drops behind a single argument.
+        nargs=argparse.PARSER,
+        metavar="FILE",
+        help="with def build(spark, …), or a script; behind -- the file's own arguments",
     )
     add_options(parser)
 
@@ -68,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_words(arguments: argparse.Namespace) -> list[str]:
-    """Take our options from what follows the file; return the file's own words, behind "--"."""
-    words = arguments.words
+    """Take the file and our options behind it; return the file's own words, behind "--"."""
+    arguments.file, *words = arguments.words
     at = words.index("--") if "--" in words else len(words)
     parser = Parser(prog="ottla pipeline run")
     add_options(parser)
