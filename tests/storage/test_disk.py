@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from ottla.jepsen.world.disk_conformance import CHECKS, Check
+from ottla.model.log_events import event_of
 from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import NotCachedError
 from ottla.storage.slice import FileSlice
@@ -43,6 +44,18 @@ async def test_fsyncs_that_overlap_share_one_but_not_one_that_had_begun(
     assert count == 2  # one that the first began, and one for all who came while it ran
     await disk.fsync(file)
     assert count == 3
+    file.close()
+
+
+async def test_a_slow_flush_is_logged_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    monkeypatch.setattr("ottla.storage.disk.SLOW_FSYNC_S", 0.0)
+    await disk.fsync(file)
+    await disk.fsync(file)
+    assert [event_of(line) for line in caplog.records] == ["disk.slow"]
     file.close()
 
 

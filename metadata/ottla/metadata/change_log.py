@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import BrokerRegistration, MetadataImage
+from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.log_events import event
 
@@ -18,6 +19,14 @@ _LOGGER = logging.getLogger("ottla.metadata.changes")
 
 NAMED_MAX = 5
 """Partitions that a line names; it counts the others."""
+
+
+THROTTLES = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Brokers' settings that hold replication back."""
 
 
 class LoggedChange(NamedTuple):
@@ -68,6 +77,7 @@ def _changes(
         before, after = delta.base.brokers.get(node_id), image.brokers.get(node_id)
         for name, message in _of_broker(before, after):
             yield LoggedChange(name, f"broker {node_id} {message}", {"broker": int(node_id)})
+    yield from _of_throttles(delta, image, only)
     yield from _of_partitions(delta, image, only)
 
 
@@ -93,6 +103,28 @@ def _of_broker(
 
 def _is_stopping(broker: BrokerRegistration | None) -> bool:
     return broker is not None and broker.in_controlled_shutdown
+
+
+def _of_throttles(
+    delta: MetadataDelta, image: MetadataImage, only: NodeId | None
+) -> Iterator[LoggedChange]:
+    for kind, name in delta.changed_configs:
+        if kind != BROKER_RESOURCE or only not in (None, *_node_of(name)):
+            continue
+        before, after = delta.base.config(kind, name), image.config(kind, name)
+        broker = f"broker {name}" if name else "every broker"
+        for key in THROTTLES:
+            rate = after.get(key)
+            if before.get(key) == rate:
+                continue
+            now = "removed" if rate is None else f"{rate} bytes a second"
+            yield LoggedChange(
+                "throttle.changed", f"{key} of {broker}: {now}", {"key": key, "rate": rate}
+            )
+
+
+def _node_of(name: str) -> tuple[NodeId, ...]:
+    return (NodeId(int(name)),) if name.isdecimal() else ()
 
 
 def _of_partitions(

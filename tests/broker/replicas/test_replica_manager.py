@@ -22,6 +22,7 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition, TopicPartition
+from ottla.model.log_events import event_of
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -668,7 +669,7 @@ async def test_a_name_that_another_topics_log_still_has_is_freed_for_its_new_top
 
 @pytest.mark.parametrize("leader", [1, 2])
 async def test_partitions_of_a_failed_directory_lead_and_follow_nothing(
-    world: World, managed: Managed, leader: int
+    world: World, managed: Managed, leader: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One that went on asking would count as caught up, and join the in-sync replicas again."""
     image = image_with(world, ("t", FIRST), replicas=(1, 2), leader=leader)
@@ -677,6 +678,7 @@ async def test_partitions_of_a_failed_directory_lead_and_follow_nothing(
     (directory,) = managed.logs.directories
     managed.manager.on_directory_failed(directory.path, "the disk failed")
 
+    assert [event_of(line) for line in caplog.records] == ["directory.failed"]
     assert managed.fetchers.followed == {}
     assert (partition.is_leader, partition.log) == (False, None)
     assert partition.wanted_isr(0, may_shrink=True) is None
