@@ -95,7 +95,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "broker": (),
     "client": (),
     "pipeline": ("java", "loop_thread", "one_sentence", "option_values"),
-    "cli": ("common", "main", "outcomes", "terminal", "times"),
+    "cli": ("common", "main", "outcomes", "suggestions", "terminal", "times"),
 }
 """Modules outside of rooms that rooms may import."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.bench.result import Result
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.install_hint import install_hint
 
 Progress = Callable[[int], None]
 """Told how many records are done so far."""
@@ -192,5 +193,5 @@ def library(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise ConfigError(
-            "ottla bench", "needs librdkafka's client; install it with pip install 'ottla[bench]'"
+            name, f"is not installed, and this benchmark needs it: {install_hint('bench')}"
         ) from None

@@ -4,6 +4,7 @@ main.py      the table of commands, and exit codes: start here
 terminal.py  everything that is printed
 common.py    arguments that several commands share, the connection to the cluster
 outcomes.py  results of changes, one line each
+suggestions.py  what a misspelt word was meant to be
 times.py     durations and points in time as people write them
 version.py   `ottla version`
 

@@ -5,11 +5,13 @@ codes: 0 ok, 1 usage or refused, 2 unhealthy or invalid, 3 unreachable, 4 unknow
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
+from ottla.cli.suggestions import cure_of_usage, did_you_mean
 from ottla.cli.terminal import complain, say_block
 from ottla.model.visible_text import visible
 
@@ -89,23 +91,34 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and how to find out more; end with code 1."""
-        self.exit(REFUSED, visible(f"{self.prog}: {message}; see '{self.prog} --help'") + "\n")
+        # Python's own list of choices stands in the help, to which the sentence points.
+        short = message.partition(" (choose from")[0]
+        cure = cure_of_usage(self, message)
+        self.exit(REFUSED, visible(f"{self.prog}: {short}{cure}; see '{self.prog} --help'") + "\n")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _without_reader()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
+        if len(arguments) > 1 and not arguments[1].startswith("-"):
+            return run([*arguments[1:], "--help"])
         say_block(overview())
         return OK
     name = {"--version": "version", "-V": "version"}.get(arguments[0], arguments[0])
     command = COMMANDS.get(name)
     if command is None:
-        complain(f"ottla: there is no command {name!r}; see 'ottla --help'")
+        cure = did_you_mean(name, COMMANDS)
+        complain(f"ottla: there is no command {name!r}{cure}; see 'ottla --help'")
         return REFUSED
     is_verb = arguments[1:2] != [] and arguments[1] in command.verbs
     module = import_module(command.verbs_module if is_verb else command.module)
@@ -127,10 +140,13 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
         OttlaError,
         ProtocolError,
         RefusedError,
+        only_error,
     )
 
     try:
-        return command(parsed)
+        code = command(parsed)
+        sys.stdout.flush()
+        return code
     except ConfigError as error:
         code = REFUSED
         message = str(error)
@@ -151,14 +167,25 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has gone; nothing is wrong, and nothing more can be printed.
-        sys.stderr.close()
-        return OK
+        return _without_reader()
+    except BaseExceptionGroup as group:
+        # Tasks wrap the same end: the reader of the output has gone.
+        if isinstance(only_error(group), BrokenPipeError):
+            return _without_reader()
+        raise
     except OSError as error:
         code = REFUSED
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     complain(f"ottla {name}: {message}")
     return code
+
+
+def _without_reader() -> int:
+    """End well: the reader (head, less) has gone, and nothing more can be printed."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
+    return OK
 
 
 def overview() -> str:

@@ -86,7 +86,7 @@ def test_without_matplotlib_a_run_is_judged_and_a_sentence_names_what_to_install
     assert run(["jepsen", "analyze", str(directory.path)]) == 0
     printed = capsys.readouterr()
     assert "valid" in printed.out
-    assert printed.err.count("pip install 'ottla[reports]'") == 1
+    assert printed.err.count("pip install -e '.[reports]'") == 1
     assert not list(directory.path.glob("*.svg"))
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.model.install_hint import install_hint
 from ottla.pipeline.doctor.doctor import (
     PACKAGES_MIN,
     AnswerState,
@@ -56,9 +57,9 @@ def test_of_a_machine_that_is_fit_every_finding_is_ok() -> None:
 @pytest.mark.parametrize(
     ("name", "package", "found", "cure"),
     [
-        ("pyspark", Package(""), "is not installed", "pip install 'ottla[spark]'"),
-        ("pyspark", Package("3.5.1"), "3.5.1 is older than 4.2", "pip install 'ottla[spark]'"),
-        ("pyarrow", Package("17.0"), "17.0 is older than 18", "pip install 'ottla[spark]'"),
+        ("pyspark", Package(""), "is not installed", install_hint("spark")),
+        ("pyspark", Package("3.5.1"), "3.5.1 is older than 4.2", install_hint("spark")),
+        ("pyarrow", Package("17.0"), "17.0 is older than 18", install_hint("spark")),
         (
             "numpy",
             Package("2.4.6", "ImportError: libopenblas.so"),
@@ -212,7 +213,7 @@ java.net.BindException: bind(..) failed with error(-99): Cannot assign requested
         (
             "Caused by: a.b.PythonException: x\nModuleNotFoundError: No module named 'ottla'\n",
             "PythonException: x",
-            "have ottla on every worker: pip install 'ottla[spark]' there",
+            "have ottla on every worker: " + install_hint("spark"),
         ),
         ("nothing of note\n", "", "look at its log: --verbose"),
     ],

@@ -12,6 +12,7 @@ from ottla.cli.common import add_format_argument, print_json, print_table
 from ottla.cli.terminal import draw, is_watched, note, wipe
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
+from ottla.model.install_hint import install_hint
 
 if TYPE_CHECKING:
     from ottla.jepsen.fuzz.hunt import FuzzReport
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _list(targets, arguments.format)
     driver = arguments.driver or (ATHERIS if has_atheris() else PLAIN)
     if driver == ATHERIS and not has_atheris():
-        raise ConfigError("--driver", "atheris is not installed: pip install 'ottla[dev]'")
+        raise ConfigError("--driver", f"atheris is not installed: {install_hint('dev')}")
     seconds = parse_duration("--for", arguments.duration)
     reports = []
     for target in targets:

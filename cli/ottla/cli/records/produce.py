@@ -13,11 +13,12 @@ from functools import partial
 import trio
 
 from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import note
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.produce.partitioner import partition_of
 from ottla.client.producer import open_producer
-from ottla.model.errors import ConfigError, row_of
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.apis import PRODUCE_TOPIC_IDS_FROM
@@ -65,6 +66,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="who must have a record: its leader, or all in-sync replicas (default)",
     )
     parser.add_argument(
+        "--create", action="store_true", help="create the topic if there is none of this name"
+    )
+    parser.add_argument(
         "--transactional-id",
         metavar="ID",
         help="write all records in one transaction of this id: committed at the end of the input, "
@@ -80,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def body() -> int:
         async with open_cluster(bootstrap_of(arguments)) as cluster:
-            partitions = await cluster.partitions_of(arguments.topic, may_create=True)
+            may_create = await _may_create(cluster, arguments)
+            partitions = await cluster.partitions_of(arguments.topic, may_create=may_create)
             _check_partition(arguments, partitions)
             count = 0
             for turn, lines in enumerate(_chunks()):
@@ -109,6 +114,8 @@ async def _write_in_transaction(
         transactional_id=arguments.transactional_id, compression_type=arguments.codec
     )
     topic, count = arguments.topic, 0
+    async with open_cluster(bootstrap_of(arguments)) as cluster:
+        await _may_create(cluster, arguments)
     async with open_producer(bootstrap_of(arguments), config) as producer:
         _check_partition(arguments, await producer.partitions_of(topic))
         async with producer.transaction():
@@ -124,6 +131,32 @@ async def _write_in_transaction(
                 count += len(lines)
     note(f"{counted(count, 'record')} written to {topic} in one transaction")
     return 0
+
+
+async def _may_create(cluster: Cluster, arguments: argparse.Namespace) -> bool:
+    """Return whether the topic may be created; a person at a terminal is asked.
+
+    Raises RefusedError if there is no such topic and it may not: its name may be a typo.
+    """
+    if arguments.create:
+        return True
+    topic: str = arguments.topic
+    found = (await cluster.metadata([topic])).topics
+    if found and found[0].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return False
+    names = [one.name or "" for one in (await cluster.metadata()).topics]
+    cure = did_you_mean(topic, names)
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        note(f"there is no topic {topic!r}{cure}")
+        note("create it? [y/N]")
+        said = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        if said.strip().lower() in ("y", "yes"):
+            return True
+    raise RefusedError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"there is no topic {topic!r}{cure}; create it with 'ottla topic create {topic}', "
+        "or here with --create",
+    )
 
 
 def _check_partition(arguments: argparse.Namespace, partitions: Sequence[int]) -> None:

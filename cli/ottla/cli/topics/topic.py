@@ -204,6 +204,8 @@ def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:
 
 def _refusal(refusal: RefusedError) -> str:
     """Return Kafka's words, and what to do where they do not tell."""
+    if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        return "it already exists"  # Kafka's sentence repeats the name
     said = refusal.message.rstrip(".")
     if refusal.code is ErrorCode.INVALID_REPLICATION_FACTOR:
         said += "; start more brokers, or ask for fewer replicas with --replication-factor"

@@ -1,6 +1,6 @@
 """Pictures of a run as SVG, drawn by matplotlib: time to the right, active faults shaded.
 
-The only module that needs matplotlib (`pip install 'ottla[reports]'`), imported when it draws.
+The only module that needs matplotlib (the extra `reports`), imported when it draws.
 Colours in a picture are variables of the page, so it is light or dark as the page is.  Text of a
 run is cleaned before it is drawn, and never read as mathematics.
 """
@@ -21,12 +21,13 @@ from ottla.jepsen.report.faults import Fault, merged_spans
 from ottla.jepsen.report.markup import FORBIDDEN, Markup, element, escape
 from ottla.jepsen.report.page import COLOURS, LIGHT
 from ottla.jepsen.report.words import clock_words, duration_words, many, shortened
+from ottla.model.install_hint import install_hint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MISSING = "pictures are left out, they need matplotlib: pip install 'ottla[reports]'"
+MISSING = f"pictures are left out, they need matplotlib: {install_hint('reports')}"
 WIDTH_INCHES, PLOT_INCHES, LANE_INCHES, GAP_INCHES = 11.0, 2.0, 0.17, 0.16
 DOTS_MAX, MARKS_MAX = 6_000, 400
 """Dots, and crosses or triangles, of one plot; with more, a coarser grid joins neighbours."""

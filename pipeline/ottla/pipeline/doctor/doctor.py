@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from ottla.model.install_hint import install_hint
 from ottla.pipeline.java import VERSION_MIN, Java, none_fits
 from ottla.pipeline.run.spark_errors import CURES as WORKER_CURES
 
 PYTHON_MIN = (3, 11)
 """The oldest that our wheel installs on."""
 PACKAGES_MIN = {"pyspark": (4, 2), "pyarrow": (18,), "numpy": (2,)}
-"""What the extra `ottla[spark]` asks for."""
+"""What the extra `spark` asks for."""
 REASON_LENGTH_MAX = 160
-INSTALL = "pip install 'ottla[spark]'"
+INSTALL = install_hint("spark")
 
 
 class AnswerState(StrEnum):
@@ -285,13 +286,13 @@ CURES = (
         "free some memory, or give Spark less: spark.driver.memory",
     ),
     (r"PYTHON_VERSION_MISMATCH", "have the same Python version on every worker"),
-    (r"No module named '([\w.]+)'", r"have \1 on every worker: pip install 'ottla[spark]' there"),
+    (r"No module named '([\w.]+)'", rf"have \1 on every worker: {INSTALL}"),
     (
         r"Failed to connect to master|All masters are unresponsive|[Mm]aster (must|URL)",
         "look at --master: does the cluster run, and is it reached from here?",
     ),
     *WORKER_CURES,
-    (r"Cannot run program|error=2", "export PYSPARK_PYTHON=<the Python with ottla[spark]>"),
+    (r"Cannot run program|error=2", "export PYSPARK_PYTHON=<the Python with the extra spark>"),
 )
 """What stands in the log of a Spark that fails, and what then helps; the first that is found."""
 

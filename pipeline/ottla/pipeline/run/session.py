@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.model.errors import ConfigError
+from ottla.model.install_hint import install_hint
 from ottla.pipeline.java import find_java
 from ottla.pipeline.run.package_zip import NAME, make_package_zip
 from ottla.pipeline.run.spark_errors import failure_of, first_words, told
@@ -108,7 +109,7 @@ def require_pyspark() -> None:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            error.name or "pyspark", "is not installed; install it with: pip install 'ottla[spark]'"
+            error.name or "pyspark", f"is not installed; install it with: {install_hint('spark')}"
         ) from None
 
 

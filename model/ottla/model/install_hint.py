@@ -1,0 +1,32 @@
+"""The command that installs an extra of Ottla, which is on no package index."""
+
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[3]
+"""Where pyproject.toml lies if this module runs from a checkout."""
+
+
+def install_hint(extra: str, checkout: Path = CHECKOUT) -> str:
+    """Return the command that installs what an extra needs, as Ottla itself was installed.
+
+    From a checkout it is the README's way.  For an installed wheel it names the extra's packages,
+    which are on every index.
+    """
+    packages = [] if (checkout / "pyproject.toml").exists() else _packages_of(extra)
+    if packages:
+        return f"pip install {' '.join(packages)}"
+    return f"pip install -e '.[{extra}]' in the checkout of Ottla"
+
+
+def _packages_of(extra: str) -> list[str]:
+    try:
+        found = requires("ottla") or []
+    except PackageNotFoundError:
+        return []
+    marked = (one.partition(";") for one in found)
+    return [
+        f"'{name.strip()}'"
+        for name, _, marker in marked
+        if marker.replace('"', "'").strip() == f"extra == '{extra}'"
+    ]
