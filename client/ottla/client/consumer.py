@@ -42,6 +42,7 @@ class Consumer:
     def __init__(self, cluster: Cluster, config: ConsumerConfig, nursery: trio.Nursery) -> None:
         # One answer is read while the next one comes.
         self.positions = Positions(config.auto_offset_reset, 2 * config.partition_bytes_max)
+        """Partitions that are read, and where each stands; for the client's own use."""
         self._cluster = cluster
         self._config = config
         self._nursery = nursery

@@ -554,7 +554,9 @@ class RefusedError(OttlaError):
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
+        """Kafka's error code."""
         self.message = ERRORS[code].meaning if message is None else shortened(message)
+        """Reason in one sentence."""
         super().__init__(f"{code.name}: {self.message}")
 
     @property

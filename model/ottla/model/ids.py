@@ -50,7 +50,9 @@ class TopicPartition(NamedTuple):
     """One partition by its topic's name, as files and old requests know it."""
 
     topic: str
+    """Name of the topic."""
     partition: int
+    """Number of the partition."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

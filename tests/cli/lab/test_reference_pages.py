@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.lab.client_page import REFERENCE_BEGIN, undocumented, with_reference
 from ottla.cli.lab.reference_pages import (
     FEATURES_BEGIN,
     cli_page,
@@ -45,3 +46,13 @@ def test_the_readme_shows_which_features_work() -> None:
     readme = (ROOT / "README.md").read_text()
     assert FEATURES_BEGIN in readme
     assert with_features(readme) == readme, "README.md is stale; run 'make docs'"
+
+
+def test_the_page_of_the_client_shows_its_docstrings() -> None:
+    page = (ROOT / "docs" / "client.md").read_text()
+    assert REFERENCE_BEGIN in page
+    assert with_reference(page) == page, STALE.format("client.md")
+
+
+def test_every_public_name_and_field_of_the_client_has_a_docstring() -> None:
+    assert undocumented() == []

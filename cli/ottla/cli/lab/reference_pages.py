@@ -1,8 +1,9 @@
 """The reference pages of docs/, written from the declarations: `make docs`.
 
 settings.md from `model/settings`, cli.md from the parsers, compatibility.md from `wire/apis.py` and
-what a broker serves, metrics.md from the registries of a broker and a controller, and the table of
-features in README.md.  A test compares the committed pages with what is written here.
+what a broker serves, metrics.md from the registries of a broker and a controller, the table of
+features in README.md, and the reference in client.md.  A test compares the committed pages with
+what is written here.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 import trio
 
 from ottla.broker.broker_core import BROKER_API_KEYS
+from ottla.cli.lab.client_page import with_reference
 from ottla.cli.main import COMMANDS, Parser
 from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.jepsen.in_process import open_in_process_cluster
@@ -242,6 +244,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     for name, text in trio.run(pages).items():
         (folder / name).write_text(text)
+    client = folder / "client.md"
+    client.write_text(with_reference(client.read_text()))
     readme = folder.parent / "README.md"
     readme.write_text(with_features(readme.read_text()))
 

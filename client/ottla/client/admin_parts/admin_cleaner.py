@@ -32,10 +32,15 @@ class CleaningPass(NamedTuple):
     ended_ms: int
     """In the broker's wall time."""
     duration_ms: int
+    """Duration of the pass, in ms."""
     read_bytes: int
+    """Bytes read."""
     written_bytes: int
+    """Bytes written."""
     read_record_count: int
+    """Records read."""
     written_record_count: int
+    """Records kept."""
 
     @property
     def saved_bytes(self) -> int:
@@ -56,12 +61,15 @@ class LogCleaning:
     is_wanted: bool
     """Whether a pass was asked for that has not begun."""
     clean_bytes: int
+    """Bytes that were compacted already."""
     cleanable_bytes: int
     """Bytes that earlier passes have been through, and those that the next one would begin with."""
     first_dirty_offset: Offset
+    """First offset that was not compacted yet."""
     end_offset: Offset
     """Where the next pass would begin, and end."""
     last: CleaningPass | None
+    """Last pass of this log; None before the first."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -74,22 +82,30 @@ class CleanerDescription:
     """The log cleaner of one broker."""
 
     node: NodeId
+    """Id of the broker."""
     now_ms: int
     """The broker's wall time when it answered."""
     thread_count: int
+    """Number of cleaner processes."""
     pass_count: int
+    """Passes since the broker started."""
     failure_count: int
+    """Passes that failed since the broker started."""
     died_worker_count: int
+    """Cleaner processes that died since the broker started."""
     read_bytes: int
+    """Bytes read by all passes."""
     written_bytes: int
     """Of all passes since the broker started."""
     logs: Mapping[TopicPartition, LogCleaning]
+    """The compacted logs of the broker."""
 
 
 class CleaningAnswer(NamedTuple):
     """What became of asking for a log's pass, or retry."""
 
     refusal: RefusedError | None
+    """Why the request was refused; None where it was accepted."""
     note: str | None
     """Why there was nothing to do; None where it will be done, or is refused."""
 

@@ -40,8 +40,11 @@ class ClusterDescription:
     """Who the cluster is."""
 
     cluster_id: str
+    """Id of the cluster."""
     controller: NodeId
+    """Node that acts as controller for clients."""
     brokers: tuple[BrokerDescription, ...]
+    """The brokers of the cluster."""
 
 
 class QuorumReplica(NamedTuple):
@@ -61,10 +64,15 @@ class QuorumDescription:
     """The controllers' quorum."""
 
     leader: NodeId
+    """Id of the active controller."""
     leader_epoch: Epoch
+    """Epoch of the leader."""
     high_watermark: Offset
+    """End of what is committed in the metadata log."""
     voters: tuple[QuorumReplica, ...]
+    """The voters of the quorum."""
     observers: tuple[QuorumReplica, ...]
+    """The observers of the metadata log: brokers."""
     addresses: Mapping[NodeId, tuple[str, int]]
     """First listeners of the controllers, where the broker is new enough to say."""
     problems: str = ""
@@ -77,6 +85,7 @@ class FeatureLevels(NamedTuple):
     finalized: int
     """In force in the cluster; 0 where it is off."""
     supported_min: int
+    """Lowest level that the broker supports."""
     supported_max: int
     """What the broker that was asked could do."""
 

@@ -36,7 +36,9 @@ class ConfigResource(NamedTuple):
     """One thing that has settings; the broker of the empty name is all brokers."""
 
     kind: ConfigKind
+    """Kind of the resource."""
     name: str
+    """Name of the topic or group, or id of the broker."""
 
 
 class ConfigSynonym(NamedTuple):
@@ -53,10 +55,15 @@ class ConfigEntry(NamedTuple):
     value: str | None
     """None where it is a secret, or not set."""
     source: ConfigSource
+    """Where the value comes from."""
     is_read_only: bool
+    """Whether a change needs a restart."""
     is_sensitive: bool
+    """Whether the value is a secret."""
     synonyms: tuple[ConfigSynonym, ...] = ()
+    """Other sources of the value, if they were asked for."""
     documentation: str | None = None
+    """Meaning of the setting, if it was asked for."""
     type: int = 0
     """Of the value, by Kafka's numbers; 0 where the broker is too old to say."""
 
@@ -72,6 +79,7 @@ class Append:
     """Add to a list."""
 
     value: str
+    """Entry to add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,7 @@ class Subtract:
     """Take out of a list."""
 
     value: str
+    """Entry to take out."""
 
 
 ConfigChange: TypeAlias = str | Append | Subtract | None

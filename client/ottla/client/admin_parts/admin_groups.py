@@ -61,12 +61,15 @@ class GroupListing:
     """A group as its coordinator lists it."""
 
     group_id: str
+    """Id of the group."""
     protocol_type: str
     """What its members are: "consumer", "connect", …; empty where it only has offsets."""
     state: str
     """Kafka's name: Empty, Stable, PreparingRebalance, …; empty where the broker is too old."""
     type: GroupType
+    """Protocol of the group."""
     coordinator: NodeId
+    """Broker that coordinates the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +97,19 @@ class GroupDescription:
     """A group and its members."""
 
     group_id: str
+    """Id of the group."""
     type: GroupType
+    """Protocol of the group."""
     state: str
+    """State of the group, as the coordinator names it."""
     assignor: str
+    """Name of the assignor."""
     members: tuple[GroupMemberDescription, ...]
+    """The members of the group."""
     group_epoch: int | None = None
     """Of the new protocol: counts what changed who is to have what."""
     assignment_epoch: int | None = None
+    """Epoch of the assignment (KIP-848)."""
 
 
 class GroupCalls(AdminCalls):

@@ -51,7 +51,9 @@ class Reassignment(NamedTuple):
     replicas: tuple[NodeId, ...]
     """All it has now, old and new."""
     adding: tuple[NodeId, ...]
+    """Brokers that get a replica."""
     removing: tuple[NodeId, ...]
+    """Brokers that lose their replica."""
 
 
 class ReplicaOnDisk(NamedTuple):
@@ -69,12 +71,15 @@ class LogDirDescription:
     """One log directory of a broker."""
 
     path: str
+    """Path of the directory."""
     error: ErrorCode
     """NONE, or why it is offline."""
     total_bytes: int | None
+    """Size of its volume, in bytes."""
     usable_bytes: int | None
     """Of its file system; None where nobody told."""
     replicas: Mapping[TopicPartition, ReplicaOnDisk]
+    """Replicas in the directory."""
     is_cordoned: bool = False
     """Whether it takes no new replica."""
 

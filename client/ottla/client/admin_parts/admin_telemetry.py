@@ -38,9 +38,11 @@ class MetricsSubscription:
     """What clients are asked to report; every part says what it is by itself or by default."""
 
     name: str
+    """Name of the subscription."""
     metrics: tuple[str, ...]
     """Prefixes of names; `*` is all, none is nothing."""
     interval_ms: int
+    """Interval between pushes, in ms."""
     match: tuple[str, ...]
     """`NAME=REGULAR EXPRESSION`, all of which a client must fulfil."""
     own: frozenset[str] = frozenset()
@@ -52,35 +54,54 @@ class ClientInstanceDescription:
     """One client that asked what to report, as the broker it talks to sees it."""
 
     node: NodeId
+    """Id of the broker that the client reports to."""
     client_instance_id: UUID
+    """Id of the client instance."""
     client_id: str | None
+    """The client's `client.id`."""
     software_name: str
+    """Name of the client's library."""
     software_version: str
+    """Version of the client's library."""
     source_address: str
+    """Address that the client connects from."""
     source_port: int
+    """Port that the client connects from."""
     subscription_id: int
     """Of what it was asked for last."""
     interval_ms: int
+    """Interval between pushes, in ms."""
     metrics: tuple[str, ...]
+    """Prefixes of the metrics that it is asked for."""
     last_get_ms_ago: int | None
+    """Age of its last request for a subscription, in ms."""
     last_push_ms_ago: int | None
+    """Age of its last push, in ms."""
     push_count: int
     """Pushes that were taken in, and their bytes as they came."""
     push_bytes: int
+    """Size of its last push, in bytes."""
     last_error: ErrorCode
     """What its last request was answered with."""
     is_terminating: bool
+    """Whether it announced its last push."""
 
 
 class PushedMetrics(NamedTuple):
     """What one client pushed at one time."""
 
     node: NodeId
+    """Id of the broker that received the push."""
     client_instance_id: UUID
+    """Id of the client instance."""
     client_id: str | None
+    """The client's `client.id`."""
     software_name: str
+    """Name of the client's library."""
     software_version: str
+    """Version of the client's library."""
     source_address: str
+    """Address that the client connects from."""
     received_ms: int
     """Wall time of the broker."""
     otlp: bytes
@@ -95,6 +116,7 @@ class TailedMetrics(NamedTuple):
     missed: int
     """Pushes that came and went before anybody asked."""
     pushes: tuple[PushedMetrics, ...]
+    """Pushes, the oldest first."""
 
 
 class TelemetryCalls(ConfigCalls):

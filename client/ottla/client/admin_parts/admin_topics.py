@@ -54,9 +54,13 @@ class TopicDescription:
     """A topic and its partitions."""
 
     name: str
+    """Name of the topic."""
     topic_id: UUID
+    """Id of the topic."""
     is_internal: bool
+    """Whether the topic is the cluster's own."""
     partitions: tuple[PartitionDescription, ...]
+    """Partitions in order, with replicas and leader each."""
 
 
 class CreatedTopic(NamedTuple):

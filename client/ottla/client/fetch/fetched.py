@@ -20,14 +20,23 @@ class ConsumerRecord(NamedTuple):
     """One record, and where it was."""
 
     topic: str
+    """Name of the topic."""
     partition: int
+    """Number of the partition."""
     offset: Offset
+    """Offset of the record."""
     timestamp_ms: int
+    """Time of the record, in ms since 1970."""
     key: bytes | None
+    """Key; None where the record has none."""
     value: bytes | None
+    """Value; None for a tombstone."""
     headers: RecordHeaders
+    """Headers: (name, bytes) pairs."""
     leader_epoch: Epoch
+    """Leader epoch under which the record was written."""
     timestamp_type: TimestampType
+    """Whether the time is the producer's or the broker's."""
 
 
 class Fetched:

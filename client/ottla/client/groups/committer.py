@@ -35,7 +35,9 @@ class PendingCommit:
 
     def __init__(self, offsets: Offsets, tenure: int, *, is_watched: bool) -> None:
         self.offsets = offsets
+        """Offsets to commit, by partition."""
         self.tenure = tenure
+        """Count of losses of all partitions before the commit; for the client's own use."""
         self.is_watched = is_watched
         """Whether somebody was, or will be, told of an error."""
         self._event = trio.Event()

@@ -46,8 +46,11 @@ class Membership(NamedTuple):
     """The committing member in its generation, or no member in particular."""
 
     generation_id: int = NO_GENERATION
+    """Generation of the group, or the member epoch (KIP-848)."""
     member_id: str = ""
+    """Id of the member."""
     group_instance_id: str | None = None
+    """Name of a static member; None for others."""
     group_id: str = ""
     """Where it was asked for by `Consumer.group_metadata`."""
 

@@ -31,9 +31,11 @@ class Committed(NamedTuple):
     """A group's position in one partition: the next record to process."""
 
     offset: Offset
+    """Offset of the next record to process."""
     leader_epoch: Epoch = NO_EPOCH
     """The epoch of the record before it: with it a truncation is noticed."""
     metadata: str = ""
+    """Note of the application that committed."""
 
 
 async def fetch_offsets(

@@ -12,6 +12,7 @@ class SubscriptionPattern(NamedTuple):
     """A regular expression of RE2 that the coordinator matches with whole topic names (KIP-848)."""
 
     pattern: str
+    """Regular expression in RE2's syntax."""
 
 
 class SubscribedTopic(Protocol):

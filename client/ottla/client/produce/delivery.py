@@ -14,10 +14,13 @@ class RecordMetadata(NamedTuple):
     """Where a record is."""
 
     topic: str
+    """Name of the topic."""
     partition: int
+    """Number of the partition."""
     offset: Offset
     """-1 where nobody says: under acks=0, and of a batch that an earlier attempt had written."""
     timestamp_ms: int
+    """Time of the record, in ms since 1970: the producer's or the broker's."""
 
 
 class Delivery:

@@ -65,7 +65,9 @@ class NotDeliveredError(RefusedError):
     ) -> None:
         super().__init__(code, message)
         self.may_be_in_log = may_be_in_log
+        """Whether the record may be in the log all the same."""
         self.is_due_to_another = is_due_to_another
+        """Whether another record of the batch was at fault, and this one may be sent again."""
 
 
 class Fate(Enum):

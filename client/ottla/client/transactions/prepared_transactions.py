@@ -34,8 +34,11 @@ class PreparedTransaction(NamedTuple):
     """What must be known of an open transaction to end it; may be pickled."""
 
     transactional_id: str
+    """The producer's `transactional.id`."""
     identity: ProducerIdentity
+    """Producer id and epoch of the transaction."""
     protocol: TransactionProtocol
+    """Protocol of the transaction."""
 
 
 async def complete_transactions(
