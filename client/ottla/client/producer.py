@@ -281,7 +281,7 @@ class Producer:
             except ConnectionLostError as error:
                 if trio.current_time() + backoff_s >= deadline:
                     # One more attempt would have no time, and nothing to tell.
-                    raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+                    raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
                 await trio.sleep(backoff_s)
 
     async def _refresh(self, topics: Iterable[str]) -> None:

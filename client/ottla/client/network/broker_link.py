@@ -12,7 +12,7 @@ import trio
 from ottla.client.network.background import Bell
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
-from ottla.client.network.pipeline import Pipeline, open_pipeline
+from ottla.client.network.pipeline import Pipeline
 from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
 
@@ -82,11 +82,10 @@ class BrokerLink(ABC):
         if address is None:
             raise ConnectionLostError(f"broker {self.node} is not known to the cluster")
         settings = self._settings
-        return await open_pipeline(
-            *address,
+        return await self._cluster.connect(
+            address,
             client_id=settings.client_id,
             timeout_s=settings.request_timeout_ms / 1_000,
-            login=self._cluster.login,
         )
 
 

@@ -14,6 +14,7 @@ import trio
 
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline, open_pipeline
+from ottla.client.network.reachability import Reachability
 from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
@@ -80,6 +81,7 @@ class Cluster:
         self._connections: dict[tuple[str, int], Pipeline] = {}
         self._connecting: dict[tuple[str, int], trio.Lock] = {}
         self._failed_at: dict[tuple[str, int], float] = {}
+        self._reachability = Reachability()
         self._leaders: dict[TopicPartition, KnownLeader] = {}
 
     async def metadata(
@@ -174,12 +176,15 @@ class Cluster:
     ) -> list[int]:
         """Return a topic's partition numbers, with or without a leader each.
 
-        Raises RefusedError if there is no such topic, and none has been created in time.
+        Raises RefusedError if there is no such topic, and none has been created in time;
+        ConnectionLostError if no broker answers in time.
         """
         code: int = ErrorCode.NONE
+        is_answered = False
         with trio.move_on_after(deadline_s):
             while True:
                 answer = await self.metadata([topic], may_create=may_create)
+                is_answered = True
                 found = only(answer.topics, "topic")
                 code = found.error_code
                 if code == ErrorCode.NONE and found.partitions:
@@ -189,6 +194,10 @@ class Cluster:
                 if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and not is_passing:
                     break
                 await trio.sleep(RETRY_WAIT_S)
+        if not is_answered:
+            raise ConnectionLostError(
+                self._reachability.last_reason or f"no broker answered in {deadline_s:g} s"
+            )
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise_for(code, f"there is no topic {topic!r}")
         if code != ErrorCode.LEADER_NOT_AVAILABLE:
@@ -293,19 +302,34 @@ class Cluster:
                 with trio.move_on_after(NEXT_BROKER_AFTER_S):
                     await ended.wait()
         if not answered:
-            raise failure
+            # Where the attempts were made tells its reader nothing that the sentence does not.
+            raise failure.with_traceback(None)
         return answered[0]
+
+    async def connect(
+        self, address: tuple[str, int], *, client_id: str, timeout_s: float
+    ) -> Pipeline:
+        """Open a connection that the caller closes; log outages and their ends."""
+        began_s = trio.current_time()
+        try:
+            opened = await open_pipeline(
+                *address, client_id=client_id, timeout_s=timeout_s, login=self.login
+            )
+        except ConnectionLostError as error:
+            self._reachability.note_failure(
+                address, str(error), began_s=began_s, now_s=trio.current_time()
+            )
+            raise
+        self._reachability.note_success(address, now_s=trio.current_time())
+        return opened
 
     async def _at(self, address: tuple[str, int]) -> Pipeline:
         async with self._connecting.setdefault(address, trio.Lock()):
             found = self._connections.get(address)
             if found is None:
                 try:
-                    found = await open_pipeline(
-                        *address,
-                        client_id=self._client_id,
-                        timeout_s=CONNECT_TIMEOUT_S,
-                        login=self.login,
+                    found = await self.connect(
+                        address, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
                     )
                 except ConnectionLostError:
                     self._failed_at[address] = trio.current_time()

@@ -6,6 +6,8 @@ it answers with something else than the protocol, `RefusedError(UNSUPPORTED_VERS
 not know the request at all.
 """
 
+import errno
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -264,7 +266,24 @@ async def open_stream(
     except trio.TooSlowError:
         raise ConnectionLostError(f"{address} did not answer in {timeout_s:g} s") from None
     except OSError as error:
-        # Several addresses tried in vain come as one error that names no reason.
-        reason = (error.strerror or "nobody listens there").lower()
-        raise ConnectionLostError(f"cannot connect to {address}: {reason}") from error
+        raise ConnectionLostError(f"cannot connect to {address}: {_why(host, error)}") from None
     return connection
+
+
+def _why(host: str, error: OSError) -> str:
+    """Return why a connection could not be opened, in the words of its one real cause."""
+    if isinstance(error, socket.gaierror):
+        said = (error.strerror or "no address").lower()
+        return f"the host name {host} is not found ({said})"
+    # Several addresses tried in vain come as one error that names no reason itself.
+    reasons = {one.strerror for one in _causes(error) if one.errno != errno.ECONNREFUSED}
+    said = ", ".join(sorted(reason.lower() for reason in reasons if reason))
+    return said or "nobody listens there"
+
+
+def _causes(error: BaseException) -> list[OSError]:
+    if isinstance(error, BaseExceptionGroup):
+        return [cause for one in error.exceptions for cause in _causes(one)]
+    if isinstance(error, OSError):
+        return [error] if error.__cause__ is None else _causes(error.__cause__)
+    return []
