@@ -200,6 +200,10 @@ async def test_a_group_is_described_with_its_epochs_and_how_far_it_is_behind(
     assert await members.tell("lag", "g") == lag
     said = (await members.say("describe", "g")).splitlines()
     assert said[:3] == ["g: Stable, 1 member sharing by range", "epoch 1", ""]
+    assert [line.split() for line in said[6:8]] == [
+        ["TOPIC", "PARTITIONS", "COMMITTED", "LAG"],
+        ["orders", "2", "1", "0"],
+    ]
 
     await members.enter("b", "orders")
     said = (await members.say("describe", "g")).splitlines()

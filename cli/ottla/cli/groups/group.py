@@ -1,6 +1,7 @@
 """`ottla group list|describe|members|lag|reset|delete`."""
 
 import argparse
+from collections import defaultdict
 from typing import Any
 
 import trio
@@ -37,6 +38,7 @@ MOVING = (
     ErrorCode.NOT_COORDINATOR,
 )
 LAG_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
+TOPIC_COLUMNS = ("TOPIC", "PARTITIONS", "COMMITTED", "LAG")
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 CONSUMER_COLUMNS = (*MEMBER_COLUMNS[:4], "EPOCH", "SUBSCRIPTION", "PARTITIONS", "TARGET")
 
@@ -45,9 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla group'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     list_ = verbs.add_parser("list", help="list groups")
-    describe_ = verbs.add_parser("describe", help="show a group and how far it is behind")
+    describe_ = verbs.add_parser("describe", help="show state, members, and lag by topic")
     members_ = verbs.add_parser("members", help="show who is in a group, and who works on what")
-    lag_ = verbs.add_parser("lag", help="show how far a group is behind")
+    lag_ = verbs.add_parser("lag", help="show the lag of each partition")
     lag_.add_argument("--watch", action="store_true", help="show it again and again")
     reset_ = verbs.add_parser("reset", help="move a group's offsets; without --execute only show")
     delete_ = verbs.add_parser("delete", help="delete groups without members, with their offsets")
@@ -99,7 +101,7 @@ async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show a group's state, then how far it is behind."""
+    """Show a group's state and members, then its lag by topic; as JSON by partition."""
     group = await described(admin, arguments.group)
     rows = await _lag_rows(admin, group, arguments)
     if arguments.format == "json":
@@ -120,9 +122,29 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     say(f"{group.group_id}: {group.state}, {counted(len(group.members), 'member')}{sharing}")
     if group.type is GroupType.CONSUMER:
         say(_epochs(group))
+    if group.members:
+        say()
+        print_table(("MEMBER", "CLIENT", "HOST", "PARTITIONS"), map(_short_row, group.members))
     say()
-    print_table(LAG_COLUMNS, rows)
+    print_table(TOPIC_COLUMNS, _topic_rows(rows))
+    say(f"lag by partition: 'ottla group lag {group.group_id}'")
     return 0
+
+
+def _short_row(member: GroupMemberDescription) -> tuple[object, ...]:
+    return member.member_id, member.client_id, _host(member), len(member.assignment)
+
+
+def _topic_rows(rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
+    """Return a row for each topic: its partitions, those with an offset, the sum of their lags."""
+    lags_of: dict[str, list[int | None]] = defaultdict(list)
+    for topic, _partition, _committed, _end, behind, _member in rows:
+        lags_of[topic].append(behind)
+    return [
+        (topic, len(found), len(known), sum(known) if known else None)
+        for topic, found in sorted(lags_of.items())
+        for known in [[one for one in found if one is not None]]
+    ]
 
 
 def _epochs(group: GroupDescription) -> str:
