@@ -1,9 +1,10 @@
 """`ottla status`: is the cluster healthy, and if not, why not."""
 
 import argparse
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from math import ceil
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 
@@ -17,16 +18,18 @@ from ottla.cli.common import (
     run_async,
     table,
 )
-from ottla.cli.terminal import say_block
+from ottla.cli.terminal import clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
-from ottla.model.errors import RefusedError
+from ottla.model.errors import ConfigError, RefusedError
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse, RecoveringLogDir
 
 HEALTHY = 0
 UNHEALTHY = 2
 TIMEOUT_S = 10.0
+WATCH_S = 2.0
+"""Between two looks of --watch."""
 RATE_INTERVAL_S = 1.0
 """Between the two looks that say how fast a recovery is: less is a guess, more is waited for."""
 
@@ -35,18 +38,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla status'."""
     add_cluster_arguments(parser)
     add_format_argument(parser)
+    parser.add_argument(
+        "--watch", action="store_true", help=f"show it every {WATCH_S:g} s, until Ctrl-C"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the state of the cluster; exit code 0 when healthy, 2 when not."""
 
+    if arguments.watch and arguments.format == "json":
+        raise ConfigError("--watch", "shows a table only; leave out --format json")
+
     async def body() -> int:
-        try:
-            with trio.fail_after(TIMEOUT_S):
-                async with open_admin(bootstrap_of(arguments)) as admin:
-                    found = await status_of(admin)
-        except trio.TooSlowError:
-            raise ConnectionLostError(f"the cluster did not answer in {TIMEOUT_S:g} s") from None
+        if arguments.watch:
+            await _watch(lambda: _found(arguments))
+        found = await _found(arguments)
         if arguments.format == "json":
             print_json(found)
         else:
@@ -54,6 +60,27 @@ def run(arguments: argparse.Namespace) -> int:
         return HEALTHY if found["healthy"] else UNHEALTHY
 
     return run_async(body)
+
+
+async def _watch(look: Callable[[], Awaitable[dict[str, Any]]]) -> NoReturn:
+    """Show the state again and again; a cluster that does not answer is shown as that."""
+    while True:
+        try:
+            text = shown(await look())
+        except (RefusedError, ConnectionLostError) as error:
+            text = f"unreachable: {error}"
+        clear_screen()
+        say_block(text, is_flushed=True)
+        await trio.sleep(WATCH_S)
+
+
+async def _found(arguments: argparse.Namespace) -> dict[str, Any]:
+    try:
+        with trio.fail_after(TIMEOUT_S):
+            async with open_admin(bootstrap_of(arguments)) as admin:
+                return await status_of(admin)
+    except trio.TooSlowError:
+        raise ConnectionLostError(f"the cluster did not answer in {TIMEOUT_S:g} s") from None
 
 
 async def status_of(admin: Admin) -> dict[str, Any]:
