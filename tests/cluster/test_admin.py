@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 
+from ottla.cli.cluster.cluster_file import log_file_of
 from ottla.client.network.cluster import open_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap
@@ -35,7 +36,10 @@ PREFERRED, UNCLEAN = 0, 1
 def cluster(plan_module_cluster: Callable[..., Processes]) -> Processes:
     """Three brokers that every test of this module shares."""
     processes = plan_module_cluster(
-        brokers=3, default_replication_factor="3", auto_leader_rebalance_enable="false"
+        brokers=3,
+        default_replication_factor="3",
+        auto_leader_rebalance_enable="false",
+        log_levels="ottla.broker.groups:WARN",
     )
     processes.start()
     return processes
@@ -279,10 +283,11 @@ def test_a_brokers_loggers_say_more_until_told_otherwise(cluster: Processes) -> 
     consumer.close()
     (group,) = [row for row in ottla(cluster, "group", "list") if row["group"] == "talked-about"]
     brokers = [str(one) for one in (1, 2, 3) if one != group["coordinator"]]
-    logs = [cluster.log_of(f"broker {one}") for one in brokers]
+    logs = [log_file_of("broker", cluster.node(f"broker {one}")) for one in brokers]
 
     def has_said() -> bool:
-        return any("INFO ottla.broker.groups" in log.read_text() for log in logs)
+        lines = (line for log in logs for line in log.read_text().splitlines())
+        return any(" INFO " in line and " ottla.broker.groups" in line for line in lines)
 
     for one in brokers:
         level = ("config", "set", "--loggers", one, "ottla.broker.groups=INFO")
