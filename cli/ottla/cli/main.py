@@ -64,7 +64,7 @@ COMMANDS = {
     "broker": Command(
         "ottla.cli.cluster.broker",
         "run one broker from a .properties file; or list, describe, drain brokers, and their disks",
-        verbs=("list", "describe", "drain", "logdirs"),
+        verbs=("list", "describe", "drain", "logdirs", "unregister", "remove"),
         verbs_module="ottla.cli.cluster.brokers",
     ),
     "cleaner": Command(

@@ -20,6 +20,7 @@ status.py                 `ottla status`
 quorum.py                 `ottla quorum`
 brokers.py                `ottla broker list | describe | drain`
 log_dirs.py               `ottla broker logdirs`
+removal/                  `ottla broker unregister | remove`
 survey.py                 asks the cluster
 retention_findings.py     judges what holds retention up (pure)
 health.py                 judges the answers: every reason names its cure

@@ -1,4 +1,4 @@
-"""`ottla broker list|describe|drain|logdirs`: the brokers as the cluster has them."""
+"""`ottla broker`: the registered brokers as the cluster has them, and the verbs of `removal`."""
 
 import argparse
 from dataclasses import asdict
@@ -8,6 +8,8 @@ import trio
 
 from ottla.cli.cluster.health import broker_reasons, broker_standing
 from ottla.cli.cluster.log_dirs import configure_log_dirs, log_dirs
+from ottla.cli.cluster.removal.remove import configure_remove, remove
+from ottla.cli.cluster.removal.unregister import configure_unregister, unregister
 from ottla.cli.cluster.survey import (
     SurveyedBroker,
     SurveyedPartition,
@@ -65,7 +67,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     for verb in (describe, drain):
         verb.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
-    for verb in (list_, describe, drain, configure_log_dirs(verbs)):
+    others = (configure_log_dirs(verbs), configure_unregister(verbs), configure_remove(verbs))
+    for verb in (list_, describe, drain, *others):
         add_cluster_arguments(verb)
         add_format_argument(verb)
 
@@ -141,7 +144,14 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0
 
 
-VERBS = {"list": list_brokers, "describe": describe, "drain": drain, "logdirs": log_dirs}
+VERBS = {
+    "list": list_brokers,
+    "describe": describe,
+    "drain": drain,
+    "logdirs": log_dirs,
+    "unregister": unregister,
+    "remove": remove,
+}
 
 
 async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:

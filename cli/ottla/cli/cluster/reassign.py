@@ -121,7 +121,7 @@ async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
             if not refusals:
                 await _show_plan(admin, arguments, begun, [])
                 if not arguments.no_wait:
-                    await _watch(admin, {move.at for move in begun})
+                    await watch_moves(admin, {move.at for move in begun})
         if refusals:
             await _show_plan(admin, arguments, begun, list(refusals.values()))
         return 0
@@ -247,7 +247,7 @@ async def _status(admin: Admin, arguments: argparse.Namespace, rate: int | None)
         async with throttled(admin, replicas, rate) as throttle:
             throttle.is_left = arguments.no_wait
             if not arguments.no_wait:
-                await _watch(admin, {one.at for one in moving})
+                await watch_moves(admin, {one.at for one in moving})
         return 0
     await _show_moving(admin, arguments, moving)
     return 0
@@ -281,7 +281,7 @@ def _part(sizes: dict[int, int], adding: Sequence[int]) -> float:
     return sum(min(sizes.get(one, 0), whole) for one in adding) / (whole * len(adding))
 
 
-async def _watch(admin: Admin, wanted: set[TopicPartition]) -> None:
+async def watch_moves(admin: Admin, wanted: set[TopicPartition]) -> None:
     """Draw how far the moves are until none of them is under way."""
     total, lines = len(wanted), 0
     started = time.monotonic()

@@ -1,0 +1,122 @@
+"""`ottla broker remove`: move a broker's replicas away, wait for its stop, unregister it.
+
+Each step begins from the cluster's present state, so a second run resumes where the first ended.
+"""
+
+import argparse
+from typing import Any
+
+import trio
+
+from ottla.cli.cluster.reassign import watch_moves
+from ottla.cli.cluster.reassignment_requests import ongoing_of, places_of, start
+from ottla.cli.cluster.removal.removal_plan import RemovalPlan, plan_removal
+from ottla.cli.cluster.removal.unregister import is_running, not_registered, request_unregister
+from ottla.cli.cluster.survey import brokers_of, registered
+from ottla.cli.common import counted, print_json
+from ottla.cli.outcomes import show
+from ottla.cli.terminal import note, say
+from ottla.client.admin import Admin
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
+
+ROUNDS_MAX = 5
+"""Plans in a row: topics created meanwhile may place replicas on the broker again."""
+ASK_AGAIN_S = 0.5
+STOP_TIMEOUT_S = 600.0
+STILL_RUNS = 2
+
+
+def configure_remove(verbs: Any) -> argparse.ArgumentParser:
+    """Declare the verb; return its parser."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "remove",
+        help="move a broker's replicas away, wait until it is stopped, unregister it",
+        description="Without --yes the moves are shown and nothing is changed. A run that was "
+        "interrupted is resumed by the same command. Exit codes: 0 removed, 1 refused, 2 the "
+        "broker was not stopped in time.",
+        epilog="Example: ottla broker remove 3 --yes",
+    )
+    parser.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
+    parser.add_argument("--yes", action="store_true", help="do it (else: show it)")
+    parser.add_argument(
+        "--stop-timeout",
+        type=float,
+        default=STOP_TIMEOUT_S,
+        metavar="SECONDS",
+        help="time to wait for the operator to stop the broker (default: 600)",
+    )
+    return parser
+
+
+async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Remove a broker step by step, or show what would move."""
+    broker_id = arguments.id
+    plan = await _plan(admin, broker_id)
+    if not arguments.yes:
+        rows = [(*move.at, move.before.replicas, move.after.replicas) for move in plan.moves]
+        show(arguments, ("TOPIC", "PARTITION", "WAS", "REPLICAS"), rows)
+        note(f"nothing was changed; 'ottla broker remove {broker_id} --yes' does it")
+        return 0
+    moved = await _move_away(admin, broker_id, plan)
+    is_stopped = await _wait_stopped(admin, broker_id, arguments.stop_timeout)
+    if is_stopped:
+        moved |= await _move_away(admin, broker_id, await _plan(admin, broker_id))
+        await request_unregister(admin, broker_id)
+    if arguments.format == "json":
+        result = {"id": broker_id, "moved_partitions": len(moved), "unregistered": is_stopped}
+        print_json(result)
+    elif is_stopped:
+        say(f"broker {broker_id} is removed: {counted(len(moved), 'partition')} moved")
+    if not is_stopped:
+        note(
+            f"broker {broker_id} holds no replica, and still runs; stop it, then run "
+            f"'ottla broker remove {broker_id} --yes' again"
+        )
+    return 0 if is_stopped else STILL_RUNS
+
+
+async def _plan(admin: Admin, broker_id: int) -> RemovalPlan:
+    known = await registered(admin)
+    if all(one.id != broker_id for one in known):
+        raise not_registered(broker_id)
+    ongoing = await ongoing_of(admin, ())
+    alive = {one.id: one.rack for one in known if not one.is_fenced}
+    places = await places_of(admin, None)
+    return plan_removal(broker_id, places, ongoing, alive, is_alive=broker_id in alive)
+
+
+async def _move_away(admin: Admin, broker_id: int, plan: RemovalPlan) -> set[TopicPartition]:
+    """Reassign until the broker holds nothing; return the partitions that moved."""
+    moved: set[TopicPartition] = set()
+    for _ in range(ROUNDS_MAX):
+        if not plan.partitions:
+            return moved
+        refusals = await start(admin, plan.moves) if plan.moves else {}
+        for refusal in refusals.values():
+            raise refusal
+        await watch_moves(admin, set(plan.partitions))
+        moved |= plan.partitions
+        plan = await _plan(admin, broker_id)
+    if not plan.partitions:
+        return moved
+    raise RefusedError(
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        f"broker {broker_id} is given new replicas all the time; stop it, then run "
+        f"'ottla broker remove {broker_id} --yes' again",
+    )
+
+
+async def _wait_stopped(admin: Admin, broker_id: int, timeout_s: float) -> bool:
+    is_asked = False
+    ends_at = trio.current_time() + timeout_s
+    while True:
+        found = await brokers_of(admin, only=broker_id)
+        if not any(is_running(one) for one in found):
+            return True
+        if trio.current_time() >= ends_at:
+            return False
+        if not is_asked:
+            note(f"broker {broker_id} holds no replica any longer: stop it now (SIGTERM); waiting")
+            is_asked = True
+        await trio.sleep(ASK_AGAIN_S)

@@ -1,0 +1,93 @@
+"""`ottla broker unregister`: forget a broker that is stopped and holds nothing (KIP-500)."""
+
+import argparse
+from typing import Any
+
+import trio
+
+from ottla.cli.cluster.reassignment_requests import places_of
+from ottla.cli.cluster.survey import SurveyedBroker, brokers_of, registered
+from ottla.cli.common import counted, print_json
+from ottla.cli.terminal import say
+from ottla.client.admin import Admin
+from ottla.client.network.cluster import raise_for
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
+
+SEEN_TIMEOUT_S = 5.0
+SEEN_AGAIN_S = 0.02
+
+
+def configure_unregister(verbs: Any) -> argparse.ArgumentParser:
+    """Declare the verb; return its parser."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "unregister",
+        help="remove a stopped broker that holds no replica from the cluster's metadata",
+        epilog="Example: ottla broker unregister 3",
+    )
+    parser.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="even if it runs or is named as a replica; one that runs must be started again",
+    )
+    return parser
+
+
+async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Unregister a broker; refuse one that is alive or holds replicas, unless forced."""
+    broker_id = arguments.id
+    if not arguments.force:
+        await _check_idle(admin, broker_id)
+    await request_unregister(admin, broker_id)
+    if arguments.format == "json":
+        print_json({"id": broker_id, "unregistered": True})
+    else:
+        say(f"broker {broker_id} is unregistered")
+    return 0
+
+
+async def request_unregister(admin: Admin, broker_id: int) -> None:
+    """Have the controller forget a broker; return when the broker that answers us knows it."""
+    answer = await admin.cluster.request(
+        UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse
+    )
+    if answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+        raise not_registered(broker_id)
+    raise_for(answer.error_code, f"broker {broker_id}: {answer.error_message}")
+    with trio.move_on_after(SEEN_TIMEOUT_S):
+        while any(one.id == broker_id for one in await registered(admin)):
+            await trio.sleep(SEEN_AGAIN_S)
+
+
+def is_running(broker: SurveyedBroker) -> bool:
+    """Return whether the controllers hear of a broker, or it answers us."""
+    return not (broker.is_fenced and broker.failure)
+
+
+def not_registered(broker_id: int) -> RefusedError:
+    """Return the refusal of an id that the cluster does not know."""
+    return RefusedError(
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        f"there is no broker {broker_id} in this cluster; see 'ottla broker list'",
+    )
+
+
+async def _check_idle(admin: Admin, broker_id: int) -> None:
+    found = await brokers_of(admin, only=broker_id)
+    if not found:
+        raise not_registered(broker_id)
+    if is_running(found[0]):
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker_id} is running; stop it first, or use "
+            f"'ottla broker remove {broker_id}', which leads through all steps",
+        )
+    held = [one for one in await places_of(admin, None) if broker_id in one.replicas]
+    if held:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {broker_id} is a replica of {counted(len(held), 'partition')} "
+            f"({held[0].name}); 'ottla broker remove {broker_id}' moves them first",
+        )
