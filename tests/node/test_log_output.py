@@ -119,3 +119,15 @@ def test_a_line_without_an_event_has_that_of_its_logger() -> None:
     assert event_of(record) == "log.storage"
     record.name = "trio"
     assert event_of(record) == "log.line"
+
+
+def test_an_end_at_once_writes_the_lines_that_wait() -> None:
+    """The second signal calls `logging.shutdown`, which closes every handler."""
+    output = HeldOutput()
+    lines = LogQueue([output])
+    lines.start()
+    for number in range(3):
+        lines.emit(line_of(f"line {number}"))
+    output.let_go.set()
+    lines.close()
+    assert output.messages == ["line 0", "line 1", "line 2"]

@@ -57,7 +57,10 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
     cluster does not take it.
     """
     try:
-        async with open_stop_signal() as is_stopping, open_broker(config) as broker:
+        async with (
+            open_stop_signal() as is_stopping,
+            open_broker(config, is_stopping=is_stopping) as broker,
+        ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_stop_waiting_when, is_stopping, nursery.cancel_scope)
                 await broker.is_ready.wait()
@@ -67,7 +70,13 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
                 await is_stopping.wait()
             await broker.leave()
     except BaseExceptionGroup as group:
-        raise only_error(group) from None
+        error = only_error(group)
+        if not isinstance(error, StoppedEarlyError):
+            raise error from None
+
+
+class StoppedEarlyError(Exception):
+    """A broker was asked to stop before it knew its cluster."""
 
 
 async def _stop_waiting_when(is_stopping: trio.Event, scope: trio.CancelScope) -> None:
@@ -82,10 +91,12 @@ async def open_broker(
     seams: NodeSeams | None = None,
     open_server: OpenServer = open_socket_server,
     errors: UnexpectedErrors | None = None,
+    is_stopping: trio.Event | None = None,
 ) -> AsyncIterator[Broker]:
     """Start a broker and stop it at the end of the block; `is_ready` is set when it serves.
 
-    `errors` counts what is caught at the edges of all its parts.
+    `errors` counts what is caught at the edges of all its parts.  Raises StoppedEarlyError if
+    `is_stopping` is set while it looks for its cluster.
     """
     seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     clock, rng = seams.clock, seams.rng
@@ -97,7 +108,7 @@ async def open_broker(
             config,
             clock,
             rng,
-            cluster_id=await _cluster_id(disk, config, rpc),
+            cluster_id=await _cluster_id(disk, config, rpc, is_stopping),
             errors=errors,
             runner=seams.cleaning,
         ) as logs,
@@ -217,7 +228,9 @@ async def _open_server(
         ) from error
 
 
-async def _cluster_id(disk: Disk, config: BrokerConfig, rpc: Rpc) -> str | None:
+async def _cluster_id(
+    disk: Disk, config: BrokerConfig, rpc: Rpc, is_stopping: trio.Event | None
+) -> str | None:
     """Return the cluster to join where no directory says so yet; the quorum knows.
 
     A broker may do what a voter may not: an empty directory of it forgets no vote.
@@ -227,9 +240,20 @@ async def _cluster_id(disk: Disk, config: BrokerConfig, rpc: Rpc) -> str | None:
         with suppress(OSError):
             if await read_meta_properties(disk, path) is not None:
                 return None
-    return await cluster_id_of_quorum(
-        rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms
-    )
+    found: str | None = None
+    timeout_ms = config.initial_registration_timeout_ms
+    voters = config.controller_quorum_voters
+    try:
+        async with trio.open_nursery() as nursery:
+            if is_stopping is not None:
+                nursery.start_soon(_stop_waiting_when, is_stopping, nursery.cancel_scope)
+            found = await cluster_id_of_quorum(rpc, voters, timeout_ms=timeout_ms)
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise only_error(group) from None
+    if found is None:
+        raise StoppedEarlyError
+    return found
 
 
 @asynccontextmanager
