@@ -3,7 +3,7 @@
 `async with open_test_cluster() as cluster:` starts a real controller and real brokers on free
 ports in less than 200 ms and gives `cluster.bootstrap`, good for any Kafka client.  (The first one
 of a process takes as long again for imports; `import_cluster` does these beforehand.)  For pytest:
-`pytest_plugins = ["ottla.client.testing.fixtures"]` gives the fixture `ottla_cluster`.
+`pytest_plugins = ["ottla.client.testing"]` gives the fixture `ottla_cluster`.
 
 The cluster itself lives in `ottla.jepsen.in_process`, which may know brokers and controllers; a
 client may not, so it is looked up by name when it is opened.
@@ -18,6 +18,9 @@ from typing import Any, Protocol
 from ottla.client.network.background import lone_errors
 from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
+
+pytest_plugins = ["ottla.client.testing.fixtures"]
+"""Read by pytest, which loads these with this module; no import of pytest is needed here."""
 
 CLUSTER_MODULE = "ottla.jepsen.in_process"
 

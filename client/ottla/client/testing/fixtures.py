@@ -1,6 +1,6 @@
 """pytest's door to the cluster for tests; needs pytest-trio.
 
-`pytest_plugins = ["ottla.client.testing.fixtures"]` in your `conftest.py`.  Loading it imports what
+`pytest_plugins = ["ottla.client.testing"]` in your `conftest.py`.  Loading it imports what
 a cluster is made of, so that the first test waits no longer than the others.
 """
 
