@@ -105,7 +105,7 @@ class Crowd:
         """Refuse to go on where nobody is asked for anything."""
         intervals = {client.interval_ms for client in self._clients}
         if not all(client.is_asked for client in self._clients):
-            raise _nobody_asks()
+            raise _not_asked()
         self.interval_ms = max(intervals)
 
     def begin(self, first_intervals: tuple[float, float] = FIRST_INTERVALS) -> None:
@@ -211,7 +211,7 @@ class CrowdClient:
         _, at = headers.decode_response_header(request.API_KEY, GET_VERSION, answer)
         found = codec.decode(GetTelemetrySubscriptionsResponse, GET_VERSION, answer, at)
         if found.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            raise _nobody_asks()
+            raise _not_asked()
         if found.error_code:
             raise OttlaError(f"a client that asks what to report gets {found.error_code}")
         self._instance_id = found.client_instance_id
@@ -292,7 +292,7 @@ def allow_files(clients: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
 
 
-def _nobody_asks() -> ConfigError:
+def _not_asked() -> ConfigError:
     return ConfigError(
         "ottla bench telemetry",
         "asks for a subscription that all clients match; make one with "

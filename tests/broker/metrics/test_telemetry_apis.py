@@ -184,7 +184,7 @@ def test_a_connection_that_was_never_offered_telemetry_is_refused_it(broker: Bro
     assert not client.connection.is_closed
 
 
-def test_a_connection_that_was_offered_telemetry_is_asked_for_nothing_once_nobody_wants_it(
+def test_a_connection_that_was_offered_telemetry_is_asked_for_nothing_once_it_is_unwanted(
     broker: Broker,
 ) -> None:
     client = Client(broker)

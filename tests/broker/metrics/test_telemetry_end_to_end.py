@@ -254,7 +254,7 @@ async def lists_telemetry(cluster: ClusterUnderTest) -> bool:
         return {71, 72} <= set(connection._versions)
 
 
-async def test_an_unmodified_client_prints_nothing_where_nobody_wants_its_metrics() -> None:
+async def test_an_unmodified_client_prints_nothing_where_its_metrics_are_unwanted() -> None:
     script = (
         "import confluent_kafka, sys\n"
         "producer = confluent_kafka.Producer({'bootstrap.servers': sys.argv[1]})\n"
