@@ -73,7 +73,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "transactions",
         "metrics",
     ),
-    "client": ("network", "produce", "fetch", "groups", "transactions", "admin_parts", "testing"),
+    "client": (
+        "network",
+        "produce",
+        "fetch",
+        "groups",
+        "transactions",
+        "instrumentation",
+        "admin_parts",
+        "testing",
+    ),
     "pipeline": ("run", "write", "read", "archive", "doctor", "rollup"),
     "cli": (
         "background",

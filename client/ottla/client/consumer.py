@@ -7,7 +7,7 @@ record is handed out.  Errors that nothing can mend come out of the next poll.
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import NoReturn
 
 import trio
@@ -22,6 +22,7 @@ from ottla.client.groups.group_member import Membership
 from ottla.client.groups.group_offsets import Committed
 from ottla.client.groups.handover import Listener
 from ottla.client.groups.subscription import Subscription, SubscriptionPattern
+from ottla.client.instrumentation.detect import instrumented
 from ottla.client.network.arguments import check_all_calls
 from ottla.client.network.background import Bell, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
@@ -31,6 +32,9 @@ from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.client import ConsumerConfig
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
+
+TRACED = "ottla.client.traced_consumer:TracedConsumer"
+"""The consumer of programs that have set an OpenTelemetry provider."""
 
 RECORDS_PER_CHECKPOINT = 64
 """How many records the iterator gives before others get their turn."""
@@ -280,6 +284,14 @@ class Consumer:
             return await self._next(count)
         return []
 
+    def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
+        """Make a block the processing of a record: `with consumer.processing(record):`.
+
+        Where the program has set an OpenTelemetry provider, the block is a span, the child of the
+        span that sent the record, and current inside the block.  Elsewhere it does nothing.
+        """
+        return nullcontext()
+
     def __aiter__(self) -> "Consumer":
         return self
 
@@ -480,7 +492,7 @@ async def open_consumer(
         consumer: Consumer | None = None
         try:
             async with open_background() as nursery:
-                consumer = Consumer(cluster, config, nursery)
+                consumer = instrumented(Consumer, TRACED)(cluster, config, nursery)
                 nursery.start_soon(consumer.run)
                 yield consumer
                 await consumer.leave(has_processed=True)

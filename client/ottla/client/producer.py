@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import trio
 
+from ottla.client.instrumentation.detect import instrumented
 from ottla.client.network.background import Bell, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
@@ -37,6 +38,9 @@ from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
+
+TRACED = "ottla.client.traced_producer:TracedProducer"
+"""The producer of programs that have set an OpenTelemetry provider."""
 
 SENDS_PER_CHECKPOINT = 64
 """How many records a task may send before others get their turn: fewer costs time for each record,
@@ -398,7 +402,7 @@ async def open_producer(
             gathered = transactions.gathered
         try:
             async with open_background() as nursery:
-                producer = Producer(
+                producer = instrumented(Producer, TRACED)(
                     cluster,
                     config,
                     nursery,

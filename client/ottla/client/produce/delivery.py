@@ -44,6 +44,20 @@ class Delivery:
         """Whether it is known what became of the record."""
         return self._find().is_settled
 
+    @property
+    def failure(self) -> NotDeliveredError | None:
+        """Why the record was not delivered; `flush` raises it nevertheless."""
+        return self._find().failure_of(self._index)
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once it is known what became of the record, which may be at once."""
+        batch = self._find()
+        if batch.is_settled:
+            callback()
+        else:
+            # A batch that is split calls back too: go on with the part that has the record.
+            batch.on_settled.append(lambda: self.when_settled(callback))
+
     async def wait(self) -> RecordMetadata:
         """Wait until it is known what became of the record.
 

@@ -1,0 +1,85 @@
+"""A consumer that makes a span of each poll; and spans of what is done with a record."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from opentelemetry.trace import SpanKind
+
+from ottla.client.consumer import Consumer
+from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.instrumentation.instruments import (
+    LINKS_MAX,
+    POLL,
+    PROCESS,
+    attributes_of,
+    context_of,
+    instruments,
+    link_to,
+)
+
+
+class TracedConsumer(Consumer):
+    """A consumer of a program that has set a provider.
+
+    Each `poll`, and each step of `async for`, is one span with links to the senders' spans.  One
+    that returns nothing is none.
+    """
+
+    def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
+        """Make a block a span, the child of the span that sent the record."""
+        return _process_span(record, self._config.client_id, self._config.group_id)
+
+    async def _next(self, count: int) -> list[ConsumerRecord]:
+        started_ns, started_s = time.time_ns(), time.perf_counter()
+        records = await super()._next(count)
+        self._note(records, started_ns, time.perf_counter() - started_s)
+        return records
+
+    def _note(self, records: Sequence[ConsumerRecord], started_ns: int, took_s: float) -> None:
+        topics = {record.topic for record in records}
+        topic = topics.pop() if len(topics) == 1 else None
+        attributes = attributes_of(POLL, topic, self._config.client_id)
+        if self._config.group_id is not None:
+            attributes["messaging.consumer.group.name"] = self._config.group_id
+        partitions = {record.partition for record in records}
+        if topic is not None and len(partitions) == 1:
+            attributes["messaging.destination.partition.id"] = str(partitions.pop())
+        links = [link for record in records[:LINKS_MAX] if (link := link_to(record)) is not None]
+        span = instruments().tracer.start_span(
+            "poll" if topic is None else f"poll {topic}",
+            kind=SpanKind.CLIENT,
+            links=links,
+            start_time=started_ns,
+            attributes={**attributes, "messaging.batch.message_count": len(records)},
+        )
+        if len(records) == 1:
+            span.set_attribute("messaging.kafka.offset", records[0].offset)
+        span.end()
+        instruments().consumed.add(len(records), attributes)
+        instruments().operation_duration.record(took_s, attributes)
+
+
+@contextmanager
+def _process_span(record: ConsumerRecord, client_id: str, group_id: str | None) -> Iterator[None]:
+    """Make the block a span, the child of the span that sent the record."""
+    attributes = attributes_of(PROCESS, record.topic, client_id)
+    attributes["messaging.destination.partition.id"] = str(record.partition)
+    if group_id is not None:
+        attributes["messaging.consumer.group.name"] = group_id
+    started_s = time.perf_counter()
+    # The span is current in the block: its exception is recorded with it.
+    with instruments().tracer.start_as_current_span(
+        f"process {record.topic}",
+        context=context_of(record),
+        kind=SpanKind.CONSUMER,
+        attributes={**attributes, "messaging.kafka.offset": record.offset},
+    ):
+        try:
+            yield
+        except BaseException as error:
+            attributes["error.type"] = type(error).__qualname__
+            raise
+        finally:
+            took_s = time.perf_counter() - started_s
+            instruments().process_duration.record(took_s, attributes)

@@ -1,0 +1,184 @@
+"""What the client tells OpenTelemetry, with the SDK's own exporters in memory."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+pytest.importorskip("opentelemetry.sdk")
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics._internal import _ProxyMeterProvider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.util._once import Once
+
+from ottla.client import ConsumerConfig, ProducerConfig, open_consumer, open_producer
+from ottla.client.instrumentation.instruments import instruments
+from ottla.client.producer import Producer
+from ottla.client.testing import ClusterUnderTest
+from ottla.model.errors import RefusedError
+
+
+class Told:
+    """Spans that have ended, and metrics."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        trace.set_tracer_provider(provider)
+        metrics.set_meter_provider(MeterProvider([self._reader]))
+
+    def spans(self, name: str) -> list[ReadableSpan]:
+        return [one for one in self._exporter.get_finished_spans() if one.name == name]
+
+    def span(self, name: str) -> ReadableSpan:
+        (found,) = self.spans(name)
+        return found
+
+    def points(self, name: str) -> list[object]:
+        data = self._reader.get_metrics_data()
+        assert data is not None
+        return [
+            point
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == name
+            for point in metric.data.data_points
+        ]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    """Providers of this test alone; the API lets a program set each of them only once."""
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", None)
+    monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER_SET_ONCE", Once())
+    monkeypatch.setattr(
+        "opentelemetry.metrics._internal._PROXY_METER_PROVIDER", _ProxyMeterProvider()
+    )
+    instruments.cache_clear()
+    yield Told()
+    instruments.cache_clear()
+
+
+EARLIEST = ConsumerConfig(group_id="billing", auto_offset_reset="earliest", client_id="reader")
+
+
+async def test_a_record_is_one_trace_from_its_sender_to_its_processing(
+    told: Told, ottla_cluster: ClusterUnderTest
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    async with open_producer(bootstrap, ProducerConfig(client_id="shop")) as producer:
+        with trace.get_tracer("test").start_as_current_span("checkout") as checkout:
+            at = await (await producer.send("orders", b"1", headers=[("a", b"b")]))
+    async with open_consumer(bootstrap, EARLIEST) as consumer:
+        consumer.subscribe(["orders"])
+        with trio.fail_after(60):
+            (record,) = await consumer.poll()
+        with consumer.processing(record):
+            inside = trace.get_current_span().get_span_context()
+
+    sent, polled, processed = map(told.span, ("send orders", "poll orders", "process orders"))
+    assert [name for name, _ in record.headers] == ["a", "traceparent"]
+    assert sent.kind is SpanKind.PRODUCER
+    assert sent.parent == checkout.get_span_context()
+    assert dict(sent.attributes or {}) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.client.id": "shop",
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": str(at.partition),
+        "messaging.kafka.offset": 0,
+    }
+    assert polled.kind is SpanKind.CLIENT
+    assert [link.context.span_id for link in polled.links] == [sent.context.span_id]
+    assert (polled.attributes or {})["messaging.batch.message_count"] == 1
+    assert processed.kind is SpanKind.CONSUMER
+    assert processed.context == inside
+    assert processed.context.trace_id == sent.context.trace_id
+    assert processed.parent is not None
+    assert processed.parent.span_id == sent.context.span_id
+    assert dict(processed.attributes or {}) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.client.id": "reader",
+        "messaging.consumer.group.name": "billing",
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": str(at.partition),
+        "messaging.kafka.offset": 0,
+    }
+
+
+async def test_a_record_that_is_passed_on_gets_the_context_of_its_new_sender(
+    told: Told, ottla_cluster: ClusterUnderTest
+) -> None:
+    old = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
+    async with open_producer(ottla_cluster.bootstrap) as producer:
+        await (await producer.send("t", b"x", headers=old))
+    async with open_consumer(ottla_cluster.bootstrap, EARLIEST) as consumer:
+        consumer.subscribe(["t"])
+        with trio.fail_after(60):
+            (record,) = await consumer.poll()
+    ((name, value),) = record.headers
+    assert name == "traceparent"
+    assert value is not None
+    assert value.decode().split("-")[2] == f"{told.span('send t').context.span_id:016x}"
+
+
+async def test_metrics_count_what_was_sent_and_delivered(
+    told: Told, ottla_cluster: ClusterUnderTest
+) -> None:
+    async with open_producer(ottla_cluster.bootstrap) as producer:
+        for _ in range(3):
+            await producer.send("t", b"x", partition=0)
+    async with open_consumer(ottla_cluster.bootstrap, EARLIEST) as consumer:
+        consumer.subscribe(["t"])
+        read = 0
+        with trio.fail_after(60):
+            while read < 3:
+                read += len(await consumer.poll())
+    (sent,) = told.points("messaging.client.sent.messages")
+    (consumed,) = told.points("messaging.client.consumed.messages")
+    assert (getattr(sent, "value", 0), getattr(consumed, "value", 0)) == (3, 3)
+
+
+async def test_a_record_that_is_refused_ends_its_span_with_the_error(
+    told: Told, ottla_cluster: ClusterUnderTest
+) -> None:
+    config = ProducerConfig(request_bytes_max=100)
+    async with open_producer(ottla_cluster.bootstrap, config) as producer:
+        with pytest.raises(RefusedError):
+            await producer.send("t", bytes(1_000))
+    sent = told.span("send t")
+    assert sent.status.status_code is StatusCode.ERROR
+    assert (sent.attributes or {})["error.type"] == "MESSAGE_TOO_LARGE"
+
+
+async def test_without_a_provider_the_clients_are_the_plain_ones(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async with open_producer(ottla_cluster.bootstrap) as producer:
+        assert type(producer) is Producer
+
+
+def test_a_program_that_does_not_use_opentelemetry_does_not_load_it() -> None:
+    script = (
+        "import sys, ottla.client.producer, ottla.client.consumer\n"
+        "from ottla.client.instrumentation.detect import is_instrumented\n"
+        "assert not is_instrumented()\n"
+        "assert 'opentelemetry.trace' not in sys.modules\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
