@@ -1,0 +1,120 @@
+"""What asyncio costs: `ottla.client.aio` beside `ottla.client`, against one broker process.
+
+`python -m ottla.bench.aio_cost [RECORDS]` prints records per second of four ways to work, each with
+trio and with asyncio.  A broker shares the machine: compare the columns of a row with each other.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+import ottla.client
+from ottla.bench.local_cluster import open_local_cluster
+from ottla.client import ConsumerConfig, TopicPartition, aio
+
+VALUE = bytes(100)
+AT = TopicPartition("aio-cost", 0)
+TOGETHER = 100
+"""Records of one `gather`: what an application with many tasks has under way."""
+FROM_START = ConsumerConfig(auto_offset_reset="earliest")
+
+Work = Callable[[str, int], Awaitable[None]]
+
+
+async def trio_sends(bootstrap: str, count: int) -> None:
+    """Send one record after the other."""
+    async with ottla.client.open_producer(bootstrap) as producer:
+        for _ in range(count):
+            await producer.send(AT.topic, VALUE)
+
+
+async def aio_sends(bootstrap: str, count: int) -> None:
+    """Send one record after the other."""
+    async with aio.open_producer(bootstrap) as producer:
+        for _ in range(count):
+            await producer.send(AT.topic, VALUE)
+
+
+async def trio_together(bootstrap: str, count: int) -> None:
+    """Send from many tasks."""
+    async with ottla.client.open_producer(bootstrap) as producer:
+        for _ in range(count // TOGETHER):
+            async with trio.open_nursery() as nursery:
+                for _ in range(TOGETHER):
+                    nursery.start_soon(producer.send, AT.topic, VALUE)
+
+
+async def aio_together(bootstrap: str, count: int) -> None:
+    """Send from many tasks."""
+    async with aio.open_producer(bootstrap) as producer:
+        for _ in range(count // TOGETHER):
+            await asyncio.gather(*(producer.send(AT.topic, VALUE) for _ in range(TOGETHER)))
+
+
+async def trio_polls(bootstrap: str, count: int) -> None:
+    """Read by poll."""
+    async with ottla.client.open_consumer(bootstrap, FROM_START) as consumer:
+        consumer.assign([AT])
+        while count > 0:
+            count -= len(await consumer.poll())
+
+
+async def aio_polls(bootstrap: str, count: int) -> None:
+    """Read by poll."""
+    async with aio.open_consumer(bootstrap, FROM_START) as consumer:
+        await consumer.assign([AT])
+        while count > 0:
+            count -= len(await consumer.poll())
+
+
+async def trio_iterates(bootstrap: str, count: int) -> None:
+    """Read by async for."""
+    async with ottla.client.open_consumer(bootstrap, FROM_START) as consumer:
+        consumer.assign([AT])
+        for _ in range(count):
+            await anext(consumer)
+
+
+async def aio_iterates(bootstrap: str, count: int) -> None:
+    """Read by async for."""
+    async with aio.open_consumer(bootstrap, FROM_START) as consumer:
+        await consumer.assign([AT])
+        for _ in range(count):
+            await anext(consumer)
+
+
+PAIRS: tuple[tuple[str, Work, Work], ...] = (
+    ("send, one after the other", trio_sends, aio_sends),
+    (f"send, {TOGETHER} tasks at a time", trio_together, aio_together),
+    ("poll", trio_polls, aio_polls),
+    ("async for", trio_iterates, aio_iterates),
+)
+
+
+def rate(run: Callable[..., Any], count: int) -> float:
+    """Return the records per second of one run."""
+    began = time.perf_counter()
+    run()
+    return count / (time.perf_counter() - began)
+
+
+def main() -> None:
+    """Measure each pair, and print its row."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    with open_local_cluster(controllers=1, brokers=1) as cluster:
+        trio.run(trio_sends, cluster.bootstrap, 1_000)
+        print(f"{'records/s':32}{'trio':>12}{'asyncio':>12}")
+        for name, by_trio, by_asyncio in PAIRS:
+            first = rate(lambda work=by_trio: trio.run(work, cluster.bootstrap, count), count)
+            second = rate(
+                lambda work=by_asyncio: asyncio.run(work(cluster.bootstrap, count)), count
+            )
+            print(f"{name:32}{first:12,.0f}{second:12,.0f}")
+
+
+if __name__ == "__main__":
+    main()
