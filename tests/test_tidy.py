@@ -104,7 +104,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "broker": (),
     "client": (),
     "pipeline": ("java", "loop_thread", "one_sentence", "option_values"),
-    "cli": ("common", "main", "outcomes", "suggestions", "terminal", "times"),
+    "cli": ("common", "main", "outcomes", "own_command", "suggestions", "terminal", "times"),
 }
 """Modules outside of rooms that rooms may import."""
 

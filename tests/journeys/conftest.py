@@ -243,6 +243,12 @@ def steps() -> list[Step]:
 
 
 @pytest.fixture
+def can_separate() -> bool:
+    """Whether a journey can have a network of its own."""
+    return CAN_SEPARATE
+
+
+@pytest.fixture
 def page() -> type[Page]:
     """The class of documents."""
     return Page

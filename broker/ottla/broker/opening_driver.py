@@ -95,8 +95,7 @@ async def open_broker(
 ) -> AsyncIterator[Broker]:
     """Start a broker and stop it at the end of the block; `is_ready` is set when it serves.
 
-    `errors` counts what is caught at the edges of all its parts.  Raises StoppedEarlyError if
-    `is_stopping` is set while it looks for its cluster.
+    `errors` counts what the edges of its parts catch.  StoppedEarlyError if `is_stopping` is first.
     """
     seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     clock, rng = seams.clock, seams.rng
@@ -117,8 +116,7 @@ async def open_broker(
         identity = await quorum_identity(
             disk, config.metadata_directory, properties, config.controller_quorum_voters
         )
-        lifecycle = _starting()
-        authenticators = Authenticators(config.sasl, rng)
+        lifecycle, authenticators = _starting(), Authenticators(config.sasl, rng)
         dispatcher = _guarded_dispatcher(errors, authenticators)
         connections = _connection_quotas(config)
         async with (

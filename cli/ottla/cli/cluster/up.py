@@ -22,6 +22,7 @@ from ottla.cli.cluster.cluster_file import (
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.common import DIRECTORY_DEFAULT, table
+from ottla.cli.own_command import own_command
 from ottla.cli.terminal import note, say_block
 from ottla.model.errors import ConfigError
 
@@ -138,15 +139,16 @@ def _report(plan: ClusterPlan, seconds: float, end: str) -> str:
     # The directory names all brokers, and in fewer words.
     is_one = len(plan.brokers) == 1
     where = f"--bootstrap {plan.bootstrap}" if is_one else f"--dir {plan.directory}"
+    ottla = own_command()
     return (
         f"Ottla is ready ({seconds:.1f} s).\n\n"
         + table(("NODE", "ID", "ADDRESS", "PID", "DIRECTORY"), rows)
         + "\n\nNext:\n"
-        f"  ottla topic create greetings --partitions 3 {where}\n"
-        f"  echo hello | ottla produce greetings {where}\n"
-        f"  ottla consume greetings -e {where}\n"
-        f"  ottla status {where}\n"
-        f"  ottla quorum status {where}\n\n"
+        f"  {ottla} topic create greetings --partitions 3 {where}\n"
+        f"  echo hello | {ottla} produce greetings {where}\n"
+        f"  {ottla} consume greetings -e {where}\n"
+        f"  {ottla} status {where}\n"
+        f"  {ottla} quorum status {where}\n\n"
         f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  {end}\n"
         f"Logs: {plan.directory}/logs/"
     )
