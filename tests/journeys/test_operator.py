@@ -1,4 +1,4 @@
-"""An operator's first hour: docs/deploy.md on three machines, typed as it stands.
+"""An operator's first hour: docs/deploy.md on three machines and one more, typed as it stands.
 
 A machine here is a set of namespaces: a host name, a network behind a bridge, and its own /etc,
 /var/lib and /usr/local.  /opt is the same on all, so the package is installed once.  Two programs
@@ -21,7 +21,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1_200)]
 
 HERE = Path(__file__).parent
-NAMES = ("one", "two", "three")
+NAMES = ("one", "two", "three", "four")
 SUBNET = "10.232.77"
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 """A login's PATH, where the Python is one that every user may run."""
@@ -90,7 +90,7 @@ def wait_for_namespace(pid: int, kind: str) -> None:
 def machines(
     tmp_path: Path, checkout: Path, open_terminal: Callable[..., Machine]
 ) -> Iterator[list[Machine]]:
-    """Three machines that reach each other by name; each a terminal in a checkout."""
+    """Four machines that reach each other by name; each a terminal in a checkout."""
     if not can_be_tried():
         pytest.skip("needs root, namespaces, overlay mounts, and a Python 3.11 for every user")
     hosts = "".join(f"{SUBNET}.{at} {name}.example\\n" for at, name in enumerate(NAMES, 1))
@@ -143,10 +143,20 @@ def everywhere(machines: list[Machine], page: Any, heading: str, at: int = 0) ->
         one.result()
 
 
+def write_settings(machine: Machine, page: Any, at: int) -> None:
+    """Type the step of the settings with a machine's own number and name."""
+
+    def own(command: str) -> str:
+        return command.replace("N=1 ", f"N={at + 1} ").replace("NAME=one", f"NAME={NAMES[at]}")
+
+    machine.replay(page, "3. Settings, on every machine", instead=own)
+
+
 def test_three_machines_are_deployed_as_the_page_says(
     machines: list[Machine], page: Any, steps: list[Any]
 ) -> None:
     deploy = page("docs/deploy.md")
+    *machines, fourth = machines
     first, *others = machines
     first.replay(deploy, "1. Install, on every machine")
     for machine in others:
@@ -155,13 +165,7 @@ def test_three_machines_are_deployed_as_the_page_says(
     for at, machine in enumerate(machines):
         for printed in ids:
             machine.type(printed.strip())
-        machine.replay(
-            deploy,
-            "3. Settings, on every machine",
-            instead=lambda command, at=at: command.replace("N=1 ", f"N={at + 1} ").replace(
-                "NAME=one", f"NAME={NAMES[at]}"
-            ),
-        )
+        write_settings(machine, deploy, at)
         machine.replay(deploy, "4. Format the controllers, once, on every machine")
     for line in range(2):
         everywhere(machines, deploy, "5. Start, on every machine", line)
@@ -169,5 +173,10 @@ def test_three_machines_are_deployed_as_the_page_says(
     assert "hello" in printed[-1]
     for machine in machines:
         machine.replay(deploy, "Rolling restart")
+    fourth.replay(deploy, "1. Install, on every machine", but=NOT_REPLAYED)
+    write_settings(fourth, deploy, 3)
+    fourth.replay(deploy, "One broker more")
+    printed = fourth.replay(deploy, "One broker less")
+    assert printed[-1].startswith("healthy")
     replayed = {step.heading for step in steps if step.page == deploy.name}
     assert replayed | NOT_TRIED.keys() == set(deploy.sections())
