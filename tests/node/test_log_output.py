@@ -75,10 +75,45 @@ def test_lines_that_cannot_be_written_are_lost_and_counted() -> None:
     lines.stop()
     assert output.messages == [
         "first",
-        "3 lines were lost: they came faster than they could be written",
+        "3 lines were lost: they came too fast, or could not be written",
         "more 0",
         "more 1",
     ]
+
+
+class FullDisk(logging.Handler):
+    """An output that does not take some lines, as a file on a full disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if record.getMessage().startswith("lost"):
+                raise OSError(28, "No space left on device")
+            self.messages.append(record.getMessage())
+        except OSError:
+            self.handleError(record)
+
+
+def test_lines_that_a_full_disk_does_not_take_are_counted_and_told_of_when_it_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = FullDisk()
+    lines = LogQueue([output])
+    lines.start()
+    for message in ("first", "lost 1", "lost 2", "there is space again", "last"):
+        lines.emit(line_of(message))
+    lines.stop()
+    assert lines.unwritten_count == 2
+    assert output.messages == [
+        "first",
+        "there is space again",
+        "2 lines were lost: they came too fast, or could not be written",
+        "last",
+    ]
+    assert capsys.readouterr().err == "", "a full disk prints no traceback for each line"
 
 
 def test_files_are_bounded_in_size_and_number(tmp_path: Path) -> None:

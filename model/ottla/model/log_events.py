@@ -11,7 +11,7 @@ EVENTS: Mapping[str, str] = {
     "node.stopping": "SIGTERM or SIGINT asked for a controlled shutdown.",
     "node.stopped": "The node ended, as it was asked to.",
     "node.failed": "The node ended by an error; the line has it.",
-    "log.dropped": "Lines were lost, since they came faster than they could be written.",
+    "log.dropped": "Lines were lost: they came too fast, or could not be written.",
     "log.line": "A line without a name of its own.",
     "quorum.role": "This node's role in the quorum changed: an election, a leader, an epoch.",
     "controller.active": "This controller is the active one.",

@@ -83,9 +83,14 @@ class LogQueue(logging.Handler):
     def __init__(self, outputs: list[logging.Handler], lines_max: int = LINES_MAX) -> None:
         super().__init__()
         self.dropped_count = 0
-        """Lines lost since the start."""
+        """Lines since the start that found the queue full."""
+        self.unwritten_count = 0
+        """Lines since the start that an output did not take, such as a file on a full disk."""
         self._told_count = 0
         self._outputs = outputs
+        # The way out that `logging` has for a write that failed.
+        for output in outputs:
+            output.handleError = self._count_unwritten  # type: ignore[method-assign]
         self._lines: queue.Queue[logging.LogRecord | None] = queue.Queue(lines_max)
         self._thread = threading.Thread(target=self._write, name="log output", daemon=True)
 
@@ -124,11 +129,17 @@ class LogQueue(logging.Handler):
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
-            dropped = self.dropped_count - self._told_count
-            if dropped:
-                self._told_count += dropped
-                self._put_out(_drop_line(dropped))
+            unwritten_before = self.unwritten_count
             self._put_out(line)
+            lost = self.dropped_count + self.unwritten_count - self._told_count
+            # While lines fail, a line about them would fail too.
+            if lost and self.unwritten_count == unwritten_before:
+                self._told_count += lost
+                self._put_out(_loss_line(lost))
+
+    def _count_unwritten(self, record: logging.LogRecord) -> None:
+        """Count a line; `logging` calls it in the thread that writes, in place of a traceback."""
+        self.unwritten_count += 1
 
     def _put_out(self, line: logging.LogRecord) -> None:
         for output in self._outputs:
@@ -142,7 +153,6 @@ def log_to_outputs(config: LogOutputConfig, node: str) -> LogQueue:
     Raises ConfigError if the file cannot be written.
     """
     logging.addLevelName(LEVELS["TRACE"], "TRACE")
-    logging.raiseExceptions = False  # a full disk would print a traceback for each line
     on_terminal = logging.StreamHandler(sys.stderr)
     outputs: list[logging.Handler] = [on_terminal]
     if config.file is not None:
@@ -185,13 +195,13 @@ def _message_of(record: logging.LogRecord) -> str:
         return f"{record.msg} (this line's arguments do not fit: {record.args!r})"
 
 
-def _drop_line(count: int) -> logging.LogRecord:
+def _loss_line(count: int) -> logging.LogRecord:
     return _LOGGER.makeRecord(
         _LOGGER.name,
         logging.WARNING,
         "",
         0,
-        "%d lines were lost: they came faster than they could be written",
+        "%d lines were lost: they came too fast, or could not be written",
         (count,),
         None,
         extra=event("log.dropped", count=count),

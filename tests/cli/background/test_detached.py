@@ -25,7 +25,7 @@ def test_a_detached_cluster_serves_until_down(tmp_path: Path) -> None:
     started = ottla("up", "--detach", "--dir", directory, "--port", "0")
     try:
         assert started.returncode == 0, started.stderr
-        assert f"Stop it with: ottla down --dir {directory}" in started.stdout
+        assert f"python -m ottla.cli down --dir {directory}" in started.stdout
         found = json.loads((tmp_path / "data" / "cluster.json").read_text())
         pids = [found["pid"], *(n["pid"] for n in found["controllers"] + found["brokers"])]
         assert all(map(is_alive, pids))

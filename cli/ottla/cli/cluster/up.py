@@ -103,7 +103,7 @@ def _serve_detached(
     cluster: LocalCluster, plan: ClusterPlan, report: Report, *, is_ours: bool
 ) -> int:
     try:
-        end = f"Stop it with: ottla down --dir {plan.directory}"
+        end = f"Stop it with: {own_command()} down --dir {plan.directory}"
         return _serve(cluster, plan, report, end)
     finally:
         if is_ours:
