@@ -116,7 +116,7 @@ def test_the_pipeline_of_the_page_runs_and_goes_on_where_it_was(
     (text,) = (
         block
         for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-        if "def build(" in block
+        if block.startswith("# long_orders.py")
     )
     path = tmp_path / "long_orders.py"
     topic = live_cluster.new_topic(2)

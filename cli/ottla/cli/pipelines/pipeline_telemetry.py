@@ -105,8 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # what the user says comes later
     with (
         topic_explained(options.topic),
-        checked(options),
-        alone_in(options.output, options.checkpoint) as kept_open,
+        prepared(options) as kept_open,
         open_spark(arguments, options.name, kept_open) as spark,
     ):
         totals = follow_queries([start(spark, options)], is_json=is_json)
@@ -146,8 +145,22 @@ def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
 
 
 @contextmanager
-def checked(options: "TelemetryOptions") -> Iterator[None]:
-    """Look at the output and ask the cluster for the topic, before Spark starts."""
+def prepared(options: "TelemetryOptions") -> Iterator[tuple[int, ...]]:
+    """Be alone in the output, and ask the cluster for the topic, before Spark starts.
+
+    A new output is made only when the topic is there.  Yields what the session must keep open.
+    """
+    path = None if options.output is None else local_path(options.output)
+    is_new = path is None or not path.exists()
+    if is_new:
+        _check(options)
+    with alone_in(options.output, options.checkpoint) as kept_open:
+        if not is_new:
+            _check(options)
+        yield kept_open
+
+
+def _check(options: "TelemetryOptions") -> None:
     from ottla.pipeline.archive.checkpoint import has_begun
     from ottla.pipeline.read.source_check import check_source
     from ottla.pipeline.rollup.stream import source_of
@@ -156,7 +169,6 @@ def checked(options: "TelemetryOptions") -> Iterator[None]:
         check_output(options.output)
     is_resumed = has_begun(options.checkpoint) is not False
     check_source(source_of(options), is_stream=True, is_resumed=is_resumed)
-    yield
 
 
 @contextmanager
