@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.history import EventKind
@@ -55,6 +55,7 @@ class Logs:
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 9_999), st.sampled_from([0.0, 0.3]))
+@example(seed=1769, troubles=0.0)
 def test_values_are_unique_and_each_thread_reads_only_what_it_asked_for(
     seed: int, troubles: float
 ) -> None:
@@ -83,7 +84,9 @@ def test_values_are_unique_and_each_thread_reads_only_what_it_asked_for(
             has_keys[thread] = done.kind is EventKind.OK
         load.on_completion(thread, op, done)
     assert set(sent.values()) == {1}
-    assert seen == {"send", "poll", "assign", "subscribe", "crash", "create-topic"}
+    # A few seeds in ten thousand draw only one of the two ways to get partitions.
+    assert seen & {"assign", "subscribe"}
+    assert seen - {"assign", "subscribe"} == {"send", "poll", "crash", "create-topic"}
 
 
 @settings(max_examples=25, deadline=None)
