@@ -12,6 +12,7 @@ import re
 import selectors
 import shlex
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -246,6 +247,17 @@ def steps() -> list[Step]:
 def can_separate() -> bool:
     """Whether a journey can have a network of its own."""
     return CAN_SEPARATE
+
+
+@pytest.fixture
+def is_free() -> Callable[[int], bool]:
+    """Whether a port of this machine is free."""
+
+    def ask(port: int) -> bool:
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", port)) != 0
+
+    return ask
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ It installs pyspark and fetches Spark's Kafka connector from Maven, so it is one
 
 import os
 import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,12 @@ NOT_TRIED = {
 """Sections that are not replayed."""
 
 
-def is_free(port: int) -> bool:
-    """Whether a port of this machine is free."""
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) != 0
-
-
 def test_the_page_of_spark_works_as_pasted(
-    checkout: Path, open_terminal: Callable[..., Any], page: Any, steps: list[Any]
+    checkout: Path,
+    open_terminal: Callable[..., Any],
+    is_free: Callable[[int], bool],
+    page: Any,
+    steps: list[Any],
 ) -> None:
     if not is_free(9092):
         pytest.skip("port 9092 is taken")

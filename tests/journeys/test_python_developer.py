@@ -1,7 +1,6 @@
 """A Python developer's first hour: the README as pasted, then the programs of the delivery page."""
 
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,15 +100,12 @@ READERS = {
 GROUP_OF = {"transform_once": "squarers"}
 
 
-def is_free(port: int) -> bool:
-    """Whether a port of this machine is free."""
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) != 0
-
-
 @pytest.fixture
 def terminal(
-    checkout: Path, open_terminal: Callable[..., Terminal], can_separate: bool
+    checkout: Path,
+    open_terminal: Callable[..., Terminal],
+    can_separate: bool,
+    is_free: Callable[[int], bool],
 ) -> Terminal:
     """A terminal in a checkout, where the port of the documents is free."""
     if can_separate:

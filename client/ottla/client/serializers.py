@@ -88,6 +88,13 @@ class DeserializedRecord(NamedTuple, Generic[K, V]):
     """Headers: (name, bytes) pairs."""
 
 
+def _check_functions(**functions: object) -> None:
+    """Raise TypeError for an argument that is no function."""
+    for name, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name} is {shown(function)}; it must be a function")
+
+
 class SerializingProducer(Generic[K, V]):
     """A producer of values that two functions make into bytes.
 
@@ -111,9 +118,7 @@ class SerializingProducer(Generic[K, V]):
         key: Any = as_bytes,
         value: Any = as_bytes,
     ) -> None:
-        for name, function in (("key", key), ("value", value)):
-            if not callable(function):
-                raise TypeError(f"{name} is {shown(function)}; it must be a function")
+        _check_functions(key=key, value=value)
         self.producer = producer
         """The producer that sends the bytes; its `flush` and `transaction` are used as ever."""
         self._key: Serializer[K] = key
@@ -169,9 +174,7 @@ class DeserializingConsumer(Generic[K, V]):
         key: Any = as_bytes,
         value: Any = as_bytes,
     ) -> None:
-        for name, function in (("key", key), ("value", value)):
-            if not callable(function):
-                raise TypeError(f"{name} is {shown(function)}; it must be a function")
+        _check_functions(key=key, value=value)
         self.consumer = consumer
         """The consumer that reads the bytes."""
         self._key: Deserializer[K] = key

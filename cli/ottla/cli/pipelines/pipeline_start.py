@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from ottla.cli.terminal import draw, is_watched, wipe
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.pipeline.run.session import SessionOptions
+from ottla.pipeline.run.watching import in_a_thread
 
 MASTER_PORT = 7077
 MASTER_ANSWER_TIMEOUT_S = 2.0
@@ -111,19 +112,13 @@ def start_shown(master: str) -> Iterator[None]:
     if not is_watched():
         yield
         return
-    done = threading.Event()
     began_at = time.monotonic()
 
-    def body() -> None:
+    def body(done: threading.Event) -> None:
         while not done.is_set():
             draw(f"starting Spark ({master})… {time.monotonic() - began_at:.0f} s")
             done.wait(REDRAW_S)
         wipe()
 
-    thread = threading.Thread(target=body, name="spark start", daemon=True)
-    thread.start()
-    try:
+    with in_a_thread(body, name="spark start"):
         yield
-    finally:
-        done.set()
-        thread.join()

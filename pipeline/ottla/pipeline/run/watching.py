@@ -121,16 +121,23 @@ def follow(
 @contextmanager
 def watched_aside(find: Callable[[], Iterable[WatchedQuery]], watch: QueryWatch) -> Iterator[None]:
     """Watch whatever queries there are in a thread, for code that waits for them by itself."""
-    done = threading.Event()
 
-    def body() -> None:
+    def body(done: threading.Event) -> None:
         known: dict[Any, WatchedQuery] = {}
         while not done.wait(POLL_S):
             known.update((query.runId, query) for query in find())
             watch.look(known.values())
         watch.look(known.values())
 
-    thread = threading.Thread(target=body, name="watch", daemon=True)
+    with in_a_thread(body, name="watch"):
+        yield
+
+
+@contextmanager
+def in_a_thread(body: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
+    """Run a function in a thread beside a block; the event tells it that the block has ended."""
+    done = threading.Event()
+    thread = threading.Thread(target=body, args=(done,), name=name, daemon=True)
     thread.start()
     try:
         yield
