@@ -1,0 +1,122 @@
+"""Access control entries: their vocabulary, with Kafka's codes, and the shape of one entry.  Pure.
+
+Who decides by them is an `Authorizer` (authorizer.py); the entries themselves are records of the
+metadata log.  Codes are those of Kafka's AclBinding classes and never change.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
+
+WILDCARD = "*"
+"""As a literal name: every resource of the type; as a host: every host."""
+
+ANY_USER = "User:*"
+"""The principal of entries that hold for everyone."""
+
+
+class ResourceType(IntEnum):
+    """What an entry is about."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How the name of an entry is compared with that of a resource."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What a principal does to a resource."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermission(IntEnum):
+    """Whether an entry denies or allows."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+_OP = AclOperation
+
+OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
+    ResourceType.TOPIC: (
+        _OP.READ,
+        _OP.WRITE,
+        _OP.CREATE,
+        _OP.DELETE,
+        _OP.ALTER,
+        _OP.DESCRIBE,
+        _OP.DESCRIBE_CONFIGS,
+        _OP.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        _OP.READ,
+        _OP.DELETE,
+        _OP.DESCRIBE,
+        _OP.DESCRIBE_CONFIGS,
+        _OP.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        _OP.CREATE,
+        _OP.ALTER,
+        _OP.DESCRIBE,
+        _OP.CLUSTER_ACTION,
+        _OP.DESCRIBE_CONFIGS,
+        _OP.ALTER_CONFIGS,
+        _OP.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (_OP.WRITE, _OP.DESCRIBE, _OP.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (_OP.DESCRIBE,),
+    ResourceType.USER: (_OP.CREATE_TOKENS, _OP.DESCRIBE_TOKENS),
+}
+"""The operations that each type of resource has; `authorizedOperations` of answers are bits of
+these (Kafka's AclEntry.supportedOperations)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclEntry:
+    """One entry, as it is stored."""
+
+    resource_type: ResourceType
+    resource_name: str
+    pattern_type: PatternType
+    principal: str
+    """As Kafka writes it: `User:alice`, or `User:*`."""
+    host: str
+    """An address, a CIDR range (KIP-1276), or `*`."""
+    operation: AclOperation
+    permission: AclPermission
