@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from ottla.bench.audit import STAMP, AuditedRecords, AuditVerdict, audit, read_back
-from ottla.bench.ledger import Answers, LedgerLane, RunLedger
+from ottla.bench.ledger import UNKNOWN_OFFSET, Answers, LedgerLane, RunLedger
 
 LANE = LedgerLane("load", 3, 10)
 
@@ -40,6 +40,11 @@ def test_what_was_acknowledged_and_is_there_is_clean() -> None:
 def test_a_failed_send_may_be_there_or_not() -> None:
     assert judged({10: 0, 12: 2}, [(10, 0), (11, 1), (12, 2)], failed=(1,)).is_clean
     assert judged({10: 0, 11: 2}, [(10, 0), (11, 2)], failed=(1,)).is_clean
+
+
+def test_an_acknowledgement_without_an_offset_asks_for_the_record_alone() -> None:
+    assert judged({10: 0, UNKNOWN_OFFSET: 1}, [(10, 0), (11, 1)]).is_clean
+    assert judged({10: 0, UNKNOWN_OFFSET: 1}, [(10, 0)]).lost == 1
 
 
 @pytest.mark.parametrize(

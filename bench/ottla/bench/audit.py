@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.bench.ledger import Answers, LedgerLane, RunLedger
+from ottla.bench.ledger import UNKNOWN_OFFSET, Answers, LedgerLane, RunLedger
 from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -76,8 +76,13 @@ def _audit_lane(answers: Answers, found: AuditedRecords, verdict: AuditVerdict) 
     verdict.acknowledged += len(answers.offsets)
     verdict.read += len(found.offsets)
     number_at = dict(zip(found.offsets, found.numbers, strict=True))
+    numbers_read = set(found.numbers)
     for number, offset in zip(answers.numbers, answers.offsets, strict=True):
-        if number_at.get(offset) != number:
+        if offset == UNKNOWN_OFFSET:
+            if number not in numbers_read:
+                verdict.lost += 1
+                _example(verdict, f"{lane}: record {number}, acknowledged without offset, is lost")
+        elif number_at.get(offset) != number:
             verdict.lost += 1
             there = number_at.get(offset, "nothing")
             _example(verdict, f"{lane}: record {number} is not at offset {offset}; {there} is")

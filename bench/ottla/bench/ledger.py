@@ -19,6 +19,10 @@ ROW = struct.Struct("<HIqd")
 NOT_ACKNOWLEDGED = -1
 """The offset of a record whose send failed; it may or may not have been written."""
 
+UNKNOWN_OFFSET = -2
+"""The offset of a record that was acknowledged by the answer to a later one: where a connection is
+lost between the two, librdkafka reports the earlier as delivered, and not where it lies."""
+
 ROWS_HELD = 4_096
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.bench.audit import STAMP
-from ottla.bench.ledger import NOT_ACKNOWLEDGED, LedgerLane, LedgerWriter
+from ottla.bench.ledger import NOT_ACKNOWLEDGED, UNKNOWN_OFFSET, LedgerLane, LedgerWriter
 from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -140,7 +140,10 @@ class Writer:
         index = self._index[message.topic(), message.partition()]
         _, number = STAMP.unpack_from(message.value())
         if error is None:
-            self._ledger.add(index, number, message.offset(), time.time())
+            offset = message.offset()
+            self._ledger.add(
+                index, number, UNKNOWN_OFFSET if offset is None else offset, time.time()
+            )
         else:
             self.sent.failures[error.str()] += 1
             self._ledger.add(index, number, NOT_ACKNOWLEDGED, time.time())
