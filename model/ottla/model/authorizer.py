@@ -1,4 +1,4 @@
-"""The seam between whoever serves a request and whoever decides if it may be served.  Pure.
+"""The seam between the server of a request and the decision if it may be served.  Pure.
 
 A broker's handlers and a controller's decisions ask an `Authorizer`; the one that reads ACLs
 belongs to the metadata image, so that an entry that is revoked stops counting with the image that
