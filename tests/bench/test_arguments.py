@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.bench import commands, spark_commands
+from ottla.bench import commands, spark_commands, topics
 from ottla.bench.arguments import BENCHES, OPTIONS
 from ottla.bench.clusters import MEASUREMENTS
 from ottla.bench.load import Load
@@ -18,6 +18,17 @@ from ottla.cli.main import Parser, run
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("bench/README.md", "docs/faults.md", "docs/testing.md")
+
+
+@pytest.fixture(autouse=True)
+def without_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics are made and deleted in no cluster."""
+
+    async def delete(bootstrap: str, names: object) -> dict[str, str]:
+        return {}
+
+    monkeypatch.setattr(topics, "make_topic", lambda load: None)
+    monkeypatch.setattr(topics, "_delete", delete)
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -103,11 +114,10 @@ def test_a_load_has_the_defaults_of_its_benchmark(
         seen.append(given)
         return Result(name, given.count, 0, 1.0)
 
-    monkeypatch.setattr(commands, "make_topic", lambda given: None)
     monkeypatch.setitem(commands.LOADS, name, load)
 
-    assert run(["bench", name]) == 0
-    assert seen == [Load(bootstrap="localhost:9092", topic="ottla-bench", count=count)]
+    assert run(["bench", name, "--topic=t"]) == 0
+    assert seen == [Load(bootstrap="localhost:9092", topic="t", count=count)]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +125,7 @@ def test_a_load_has_the_defaults_of_its_benchmark(
     [
         ("requests", "run_requests", {"count": 100_000, "connections": 10, "kind": "produce"}),
         ("commits", "run_commits", {"count": 100_000, "connections": 100, "has_members": False}),
-        ("clients", "run_clients", {"count": 200_000, "rounds": 5, "topic": "ottla-bench"}),
+        ("clients", "run_clients", {"count": 200_000, "rounds": 5}),
         ("rebalance", "run_rebalances", {"members": 100, "heartbeat_s": 0.1, "rounds": 5}),
         ("scrape", "run_scrapes", {"rounds": 5}),
         ("telemetry", "run_telemetry", {"clients": 1_000, "seconds": 60.0, "pids": []}),
@@ -131,7 +141,6 @@ def test_a_benchmark_runs_with_its_own_defaults(
         result = Result(name, 1, 0, 1.0, notes={"lost": 0, "codes": {}})
         return result if name in ("requests", "commits", "telemetry") else {"what": name}
 
-    monkeypatch.setattr(commands, "make_topic", lambda given: None)
     monkeypatch.setattr(commands, function, body)
 
     assert run(["bench", name, "--format=json"]) == 0

@@ -31,7 +31,7 @@ telemetry.py   clients that report: are pushes lost, what does one cost
 telemetry_beside.py  what they cost all others: a steady producer, with and without them
 telemetry_crowd.py   those clients, and telemetry_payload.py what they push
 steady_produce.py    that producer, a process of its own
-topics.py            a topic for a measurement
+topics.py            the topics of one run, deleted at its end
 groups.py      what groups cost their coordinator: commits, and a rebalance of many members
 spark_commands.py  what is measured in Spark, by name
 spark_reads.py     how fast Spark reads topics: ours and others in turns

@@ -61,20 +61,29 @@ OPTIONS: dict[str, Option] = {
     "topic": _option(
         "--topic",
         metavar="NAME",
-        default="ottla-bench",
-        help="topic, created where it is missing (default: %(default)s)",
+        help="topic, created where it is missing, and kept (default: a new one, deleted at the "
+        "end)",
+    ),
+    "filled-topic": _option(
+        "--topic",
+        metavar="NAME",
+        help="topic that holds the records, and is kept (default: a new one, filled first and "
+        "deleted at the end)",
     ),
     "topics": _option(
         "--topic",
         metavar="NAME,…",
-        default="ottla-bench",
-        help="topics, created where they are missing (default: %(default)s)",
+        help="topics, created where they are missing, and kept (default: a new one, deleted at "
+        "the end)",
     ),
     "prefix": _option(
         "--topic",
         metavar="NAME",
-        default="ottla-bench",
-        help="first part of the topics' names (default: %(default)s)",
+        help="first part of the topics' names; they are kept (default: a new one, and the topics "
+        "are deleted at the end)",
+    ),
+    "keep": _option(
+        "--keep", action="store_true", help="keep the new topics (default: delete them at the end)"
     ),
     "partitions": _option(
         "--partitions",
@@ -317,8 +326,8 @@ OPTIONS: dict[str, Option] = {
 }
 """By the names that `BENCHES` uses; options of one spelling differ in meaning or default."""
 
-_TARGET = "bootstrap topic partitions replicas"
-_SPARK = "bootstrap prefix replicas spark-count codec jars master rounds format"
+_TARGET = "bootstrap topic keep partitions replicas"
+_SPARK = "bootstrap prefix keep replicas spark-count codec jars master rounds format"
 
 BENCHES: dict[str, Bench] = {
     "produce": Bench(
@@ -328,7 +337,7 @@ BENCHES: dict[str, Bench] = {
     ),
     "consume": Bench(
         "throughput of a consumer that reads a topic from its beginning",
-        f"{_TARGET} count batch pid format",
+        "bootstrap filled-topic keep partitions replicas count bytes batch codec pid format",
         {"count": 1_000_000},
     ),
     "e2e": Bench(
@@ -338,7 +347,7 @@ BENCHES: dict[str, Bench] = {
     ),
     "clients": Bench(
         "Ottla's client beside confluent-kafka and aiokafka: throughput and CPU",
-        "bootstrap prefix count rounds format",
+        "bootstrap prefix keep count rounds format",
         {"count": 200_000},
     ),
     "requests": Bench(
@@ -361,12 +370,12 @@ BENCHES: dict[str, Bench] = {
     ),
     "steady": Bench(
         "a steady load, and an audit of every acknowledged record",
-        "bootstrap topics partitions replicas rate until bytes batch codec acks linger set ledger "
-        "svg format",
+        "bootstrap topics keep partitions replicas rate until bytes batch codec acks linger set "
+        "ledger svg format",
     ),
     "telemetry": Bench(
         "many clients that push metrics (KIP-714): lost pushes, and their cost",
-        "bootstrap prefix reporters seconds produce-rate pid format",
+        "bootstrap prefix keep reporters seconds produce-rate pid format",
     ),
     "beside": Bench(
         "Ottla beside Apache Kafka, in alternating rounds: medians, spread and ratio",

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-import trio
-
-from ottla.bench.topics import delete_topic, make_topic
+from ottla.bench.load import Load
+from ottla.bench.topics import RunTopics
 from ottla.client import ErrorCode, RefusedError
 
 CLIENTS = ("ottla", "confluent-kafka", "aiokafka")
@@ -25,30 +24,24 @@ MICROSECONDS = 1_000_000
 
 
 def run_clients(
-    bootstrap: str, *, topic: str, count: int, rounds: int, progress: Callable[[int], None]
+    bootstrap: str, *, topics: RunTopics, count: int, rounds: int, progress: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Let each client write and read so many records of 100 B, and a quarter as many of 1 KB.
-
-    The topics are this measurement's own, and are deleted behind it.
-    """
+    """Let each client write and read so many records of 100 B, and a quarter as many of 1 KB."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     done = 0
     for record_bytes in RECORD_BYTES:
-        name = f"{topic}-{record_bytes}"
+        name = f"{topics.name}-{record_bytes}"
         records = count if record_bytes < 1_000 else max(1, count // 4)
-        trio.run(make_topic, bootstrap, name)
-        try:
-            for kind in KINDS:
-                for _ in range(rounds):
-                    for client in CLIENTS:
-                        row = f"{kind} {record_bytes} B, {client}"
-                        told = _run_one(client, kind, bootstrap, name, records, record_bytes)
-                        told["count"] = records
-                        found[row].append(told)
-                        done += 1
-                        progress(done)
-        finally:
-            trio.run(delete_topic, bootstrap, name)
+        topics.make(Load(bootstrap=bootstrap, topic=name))
+        for kind in KINDS:
+            for _ in range(rounds):
+                for client in CLIENTS:
+                    row = f"{kind} {record_bytes} B, {client}"
+                    told = _run_one(client, kind, bootstrap, name, records, record_bytes)
+                    told["count"] = records
+                    found[row].append(told)
+                    done += 1
+                    progress(done)
     return {"what": "clients", "rounds": rounds} | {
         row: summary(runs) for row, runs in found.items()
     }

@@ -5,7 +5,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +20,7 @@ from ottla.bench.clusters import MEASUREMENTS
 from ottla.bench.comparison import as_table
 from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.ledger import read_ledger
-from ottla.bench.load import Load, consume, end_to_end, make_topic, produce
+from ottla.bench.load import Load, consume, end_to_end, produce
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
@@ -29,6 +29,7 @@ from ottla.bench.steady import Steady, Writer
 from ottla.bench.telemetry import run_telemetry
 from ottla.bench.telemetry_beside import run_beside
 from ottla.bench.timeline import as_svg, as_text, longest_gap
+from ottla.bench.topics import RunTopics, open_topics
 from ottla.bench.transactions_beside import ROWS as TRANSACTION_ROWS
 from ottla.bench.transactions_beside import run_transactions
 from ottla.model.errors import ConfigError
@@ -55,22 +56,32 @@ def run(arguments: argparse.Namespace) -> int:
         return own(arguments)
     if arguments.what == "commits":
         arguments.partitions = max(arguments.partitions, arguments.connections)
-    load = _load(arguments)
-    make_topic(load)
-    with _progress(arguments.what, load.count) as progress:
-        before = usage_of(arguments.pid)
-        result = _measured(arguments, load, progress)
-        if arguments.pid:
-            result = replace(result, usage=usage_of(arguments.pid).since(before))
-    show(result, is_json=arguments.format == "json")
+    with _topics(arguments) as topics:
+        load = replace(_load(arguments), topic=topics.name)
+        topics.make(load)
+        if arguments.what == "consume" and topics.is_own:
+            with _progress("fill", load.count) as progress:
+                produce(load, progress)
+        with _progress(arguments.what, load.count) as progress:
+            before = usage_of(arguments.pid)
+            result = _measured(arguments, load, progress)
+            if arguments.pid:
+                result = replace(result, usage=usage_of(arguments.pid).since(before))
+        show(result, is_json=arguments.format == "json")
     return HEALTHY
+
+
+def _topics(arguments: argparse.Namespace) -> AbstractContextManager[RunTopics]:
+    """Return the topics of a run, which end with it unless the user named or kept them."""
+    return open_topics(arguments.bootstrap_server, arguments.topic, is_kept=arguments.keep)
 
 
 def _load(arguments: argparse.Namespace) -> Load:
     """Return the load of the options that a benchmark has; the rest by Load's defaults."""
     given = {field.name for field in fields(Load)} & vars(arguments).keys()
     bootstrap = vars(arguments).get("bootstrap_server", "")
-    return Load(bootstrap=bootstrap, **{name: vars(arguments)[name] for name in given})
+    options = {name: vars(arguments)[name] for name in given - {"topic"}}
+    return Load(bootstrap=bootstrap, **options)
 
 
 def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int], None]) -> Result:
@@ -100,10 +111,10 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
 def _measure_clients(arguments: argparse.Namespace) -> int:
     """Let our client and others do the same work in turns."""
     runs = arguments.rounds * len(CLIENTS) * len(KINDS) * len(RECORD_BYTES)
-    with _progress(arguments.what, runs) as progress:
+    with _topics(arguments) as topics, _progress(arguments.what, runs) as progress:
         figures = run_clients(
             arguments.bootstrap_server,
-            topic=arguments.topic,
+            topics=topics,
             count=arguments.count,
             rounds=arguments.rounds,
             progress=progress,
@@ -170,13 +181,16 @@ def _measure_telemetry(arguments: argparse.Namespace) -> int:
 
 def _measure_telemetry_beside(arguments: argparse.Namespace, seconds: float) -> int:
     """Let many clients report by turns, and see how long a producer waits meanwhile."""
-    with _progress(arguments.what, int(seconds)) as progress:
+    address = _address(arguments.bootstrap_server)
+    with _topics(arguments) as topics, _progress(arguments.what, int(seconds)) as progress:
+        load = Load(bootstrap=arguments.bootstrap_server, topic=f"{topics.name}-beside")
+        topics.make(load)
         figures = run_beside(
-            _address(arguments.bootstrap_server),
+            address,
             clients=arguments.connections,
             seconds=seconds,
             rate=arguments.produce_rate,
-            topic=f"{arguments.topic}-beside",
+            topic=load.topic,
             pids=arguments.pid,
             progress=progress,
         )
@@ -255,10 +269,15 @@ def _measure_transactions(arguments: argparse.Namespace) -> int:
 
 def _measure_steady(arguments: argparse.Namespace) -> int:
     """Write steadily, then read all back; exit code 2 when something acknowledged is not there."""
+    with _topics(arguments) as topics:
+        names = tuple(topics.name.split(","))
+        for name in names:
+            topics.make(replace(_load(arguments), topic=name))
+        return _write_steadily(arguments, names)
+
+
+def _write_steadily(arguments: argparse.Namespace, topics: tuple[str, ...]) -> int:
     load = _load(arguments)
-    topics = tuple(load.topic.split(","))
-    for topic in topics:
-        make_topic(replace(load, topic=topic))
     steady = Steady(
         bootstrap=load.bootstrap,
         topics=topics,
@@ -294,7 +313,7 @@ def _measure_steady(arguments: argparse.Namespace) -> int:
         print(as_text(ledger), end="\n\n")
         _print_figures({name: value for name, value in figures.items() if value not in ([], {})})
     if arguments.svg:
-        arguments.svg.write_text(as_svg(ledger, title=f"{load.topic} at {load.bootstrap}"))
+        arguments.svg.write_text(as_svg(ledger, title=f"{', '.join(topics)} at {load.bootstrap}"))
     return HEALTHY if verdict.is_clean else UNHEALTHY
 
 

@@ -68,6 +68,8 @@ def produce(load: Load, progress: Progress) -> Result:
             "compression.type": load.codec,
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": max(65_536, 8 * load.batch_bytes // 1024),
+            # What is still queued after Ctrl-C must not bring back a topic that was deleted.
+            "allow.auto.create.topics": False,
         }
     )
     payload = os.urandom(load.record_bytes)
@@ -132,7 +134,7 @@ def consume(load: Load, progress: Progress) -> Result:
         done = size = 0
         started = last = time.perf_counter()
         while done < load.count:
-            messages = consumer.consume(CONSUME_AT_ONCE, timeout=1.0)
+            messages = consumer.consume(min(CONSUME_AT_ONCE, load.count - done), timeout=1.0)
             now = time.perf_counter()
             if messages:
                 done += len(messages)
@@ -154,7 +156,12 @@ def end_to_end(load: Load, progress: Progress) -> Result:
     """Send one record at a time and wait until a consumer has it."""
     confluent = library("confluent_kafka")
     producer = confluent.Producer(
-        {"bootstrap.servers": load.bootstrap, "acks": load.acks, "linger.ms": 0}
+        {
+            "bootstrap.servers": load.bootstrap,
+            "acks": load.acks,
+            "linger.ms": 0,
+            "allow.auto.create.topics": False,
+        }
     )
     consumer = confluent.Consumer(
         {

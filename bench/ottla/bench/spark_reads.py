@@ -11,15 +11,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from ottla.bench.load import Load, make_topic, produce
+from ottla.bench.load import Load, produce
 from ottla.bench.processes import tree_seconds
 from ottla.bench.spark_session import jvm_pid, open_spark
+from ottla.bench.topics import RunTopics, open_topics
 from ottla.client import TopicPartition, open_admin
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.offset_timestamps import LATEST
@@ -57,18 +59,20 @@ class QueryCost(NamedTuple):
 def run_reads(arguments: argparse.Namespace) -> int:
     """Compare readers on count, noop and Parquet, with small and large records."""
     readers = [OURS, "confluent", *(["kafka"] if arguments.jars else [])]
-    topics: dict[int, tuple[str, int]] = {}
-    for size in SIZES:
-        topic = f"{arguments.topic}-{size}"
-        count = arguments.count or BYTES_READ // size
-        topics[size] = (topic, _filled(arguments, topic, count, size, arguments.partitions))
-    queries = [
-        MeasuredQuery(reader, sink, *topics[size], size)
-        for size in SIZES
-        for sink in SINKS
-        for reader in readers
-    ]
-    _show(_measure(arguments, queries), arguments)
+    filled: dict[int, tuple[str, int]] = {}
+    with _topics(arguments) as topics:
+        for size in SIZES:
+            topic = f"{topics.name}-{size}"
+            count = arguments.count or BYTES_READ // size
+            records = _filled(arguments, topics, topic, count, size, arguments.partitions)
+            filled[size] = (topic, records)
+        queries = [
+            MeasuredQuery(reader, sink, *filled[size], size)
+            for size in SIZES
+            for sink in SINKS
+            for reader in readers
+        ]
+        _show(_measure(arguments, queries), arguments)
     return 0
 
 
@@ -76,17 +80,27 @@ def run_partitions(arguments: argparse.Namespace) -> int:
     """Read as many records from 1, 4, 16 and 64 partitions."""
     readers = [OURS, *(["kafka"] if arguments.jars else [])]
     queries: list[MeasuredQuery] = []
-    for partitions in PARTITION_COUNTS:
-        topic = f"{arguments.topic}-{SIZES[0]}-{partitions}"
-        wanted = arguments.count or BYTES_READ // SIZES[0]
-        count = _filled(arguments, topic, wanted, SIZES[0], partitions)
-        queries += [MeasuredQuery(reader, "noop", topic, count, SIZES[0]) for reader in readers]
-    _show(_measure(arguments, queries), arguments)
+    with _topics(arguments) as topics:
+        for partitions in PARTITION_COUNTS:
+            topic = f"{topics.name}-{SIZES[0]}-{partitions}"
+            wanted = arguments.count or BYTES_READ // SIZES[0]
+            count = _filled(arguments, topics, topic, wanted, SIZES[0], partitions)
+            queries += [MeasuredQuery(reader, "noop", topic, count, SIZES[0]) for reader in readers]
+        _show(_measure(arguments, queries), arguments)
     return 0
 
 
+def _topics(arguments: argparse.Namespace) -> AbstractContextManager[RunTopics]:
+    return open_topics(arguments.bootstrap_server, arguments.topic, is_kept=arguments.keep)
+
+
 def _filled(
-    arguments: argparse.Namespace, topic: str, count: int, size: int, partitions: int
+    arguments: argparse.Namespace,
+    topics: RunTopics,
+    topic: str,
+    count: int,
+    size: int,
+    partitions: int,
 ) -> int:
     """Fill a new topic; one that holds records is read as it is.  Return how many it has."""
     load = Load(
@@ -99,7 +113,7 @@ def _filled(
         partitions=partitions,
         replication_factor=arguments.replication_factor,
     )
-    make_topic(load)
+    topics.make(load)
     if not _record_count(load):
         produce(load, lambda done: None)
     return _record_count(load)

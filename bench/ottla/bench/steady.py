@@ -85,6 +85,8 @@ class Writer:
                 "queue.buffering.max.messages": 5_000_000,
                 "queue.buffering.max.kbytes": 2_000_000,
                 "on_delivery": self._on_delivery,
+                # What is still queued at the end must not bring back a topic that was deleted.
+                "allow.auto.create.topics": False,
                 **load.settings,
             }
         )

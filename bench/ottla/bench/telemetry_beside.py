@@ -12,14 +12,11 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-import trio
-
 from ottla.bench.processes import main_thread_seconds, usage_of
 from ottla.bench.requests import Waited
 from ottla.bench.result import MB
 from ottla.bench.steady_produce import SteadyProduce
 from ottla.bench.telemetry_crowd import Address, Crowd, Progress, allow_files
-from ottla.bench.topics import delete_topic, make_topic
 
 PHASE_S = 4.0
 """Shorter has too few requests for a p99, longer meets other troubles of the machine."""
@@ -65,25 +62,20 @@ def run_beside(
     """Let clients push in half of the time, and one producer send at a rate in all of it."""
     allow_files(clients)
     crowd = Crowd(address)
-    bootstrap = f"{address[0]}:{address[1]}"
     phases: list[PushPhase] = []
-    trio.run(make_topic, bootstrap, topic)
-    try:
-        with crowd.opened(clients):
-            crowd.check_is_asked()
-            crowd.begin(AT_ONCE)
-            crowd.go_on(crowd.interval_ms / 1e3, progress)  # a first push is not like the others
-            with SteadyProduce(address, topic, rate) as producer:
-                rounds = max(1, round(seconds / 2 / PHASE_S))
-                for number in range(rounds):
-                    # With and without, then without and with: a drift meets both alike.
-                    for has_pushes in (number % 2 == 0, number % 2 == 1):
-                        phases.append(_phase(crowd, has_pushes, pids))
-                        progress(int(len(phases) * PHASE_S))
-            crowd.finish()
-            rss_bytes = usage_of(pids).rss_bytes
-    finally:
-        trio.run(delete_topic, bootstrap, topic)
+    with crowd.opened(clients):
+        crowd.check_is_asked()
+        crowd.begin(AT_ONCE)
+        crowd.go_on(crowd.interval_ms / 1e3, progress)  # a first push is not like the others
+        with SteadyProduce(address, topic, rate) as producer:
+            rounds = max(1, round(seconds / 2 / PHASE_S))
+            for number in range(rounds):
+                # With and without, then without and with: a drift meets both alike.
+                for has_pushes in (number % 2 == 0, number % 2 == 1):
+                    phases.append(_phase(crowd, has_pushes, pids))
+                    progress(int(len(phases) * PHASE_S))
+        crowd.finish()
+        rss_bytes = usage_of(pids).rss_bytes
     figures = _figures(crowd, phases, producer.waited)
     if pids:
         figures["push_loop_us_each"] = round(1e6 * cost_of_push_s(phases), 1)
