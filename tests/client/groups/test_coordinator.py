@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from ottla.client.groups.coordinator import Coordinator
+from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.find_coordinator_response import Coordinator as Row
@@ -52,3 +53,21 @@ async def test_who_waits_for_an_answer_hears_in_the_end_why_there_was_none(
     with pytest.raises(RefusedError) as refused:
         await coordinator.until_it_answers(lambda: ask(coordinator), 5)
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_coordinator_out_of_reach_is_logged_like_any_broker(
+    caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    class Elsewhere(Cluster):
+        """A cluster that names a coordinator where nobody listens."""
+
+        async def request(self, *_: Any, **__: Any) -> Any:
+            await trio.lowlevel.checkpoint()
+            row = Row(key="g", host="127.0.0.1", port=1)
+            return FindCoordinatorResponse(coordinators=[row])
+
+    coordinator = Coordinator(Elsewhere([]), "g", client_id="c")
+    with pytest.raises(ConnectionLostError, match=r"cannot connect to 127\.0\.0\.1:1"):
+        await coordinator.until_it_answers(lambda: ask(coordinator), 5)
+    lines = [record.message for record in caplog.records if record.name == "ottla.client.network"]
+    assert lines == ["cannot connect to 127.0.0.1:1: nobody listens there, trying again"]

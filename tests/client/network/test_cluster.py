@@ -1,7 +1,7 @@
 """What a client makes of the cluster's answers about a topic."""
 
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import trio
@@ -10,7 +10,8 @@ import trio.testing
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import TopicPartition
 from ottla.wire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -115,3 +116,41 @@ def test_where_nobody_answers_the_last_reason_is_told() -> None:
 
     with pytest.raises(ConnectionLostError, match="cannot connect to gone:1"):
         trio.run(body)
+
+
+NAMES_NO_LEADER = MetadataResponse(
+    topics=[MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition(leader_id=-1)])]
+)
+
+
+def ask_for_leader(cluster: Cluster) -> None:
+    async def body() -> None:
+        await cluster.leader_of(TopicPartition("t", 0))
+
+    trio.run(body, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_leader_of_whom_no_broker_speaks_is_not_called_missing() -> None:
+    with pytest.raises(ConnectionLostError, match="no broker answered in 10 s"):
+        ask_for_leader(HangingCluster([("hangs", 1)]))
+
+
+@pytest.mark.parametrize("is_reachable", [True, False])
+def test_brokers_out_of_reach_since_they_knew_no_leader_are_named(is_reachable: bool) -> None:
+    class Fading(Cluster):
+        """Brokers that answer once that there is no leader, and may then be out of reach."""
+
+        async def request(self, *_: Any, **__: Any) -> Any:
+            if not is_reachable and self.topics:
+                self._reachability.note_failure(
+                    ("b", 1), "cannot connect to b:1", began_s=0, now_s=0
+                )
+                await trio.sleep_forever()
+            return NAMES_NO_LEADER
+
+    error: type[OttlaError]
+    error, words = RefusedError, "partition t-0 has no leader"
+    if not is_reachable:
+        error, words = ConnectionLostError, "cannot connect to b:1"
+    with pytest.raises(error, match=words):
+        ask_for_leader(Fading([]))

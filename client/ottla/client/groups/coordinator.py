@@ -11,7 +11,7 @@ import trio
 
 from ottla.client.network.cluster import Cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
-from ottla.client.network.pipeline import Pipeline, open_pipeline
+from ottla.client.network.pipeline import Pipeline
 from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.wire.apis import COORDINATOR_KEYS_FROM
@@ -143,13 +143,9 @@ class Coordinator:
     async def _opened(self) -> Pipeline:
         async with self._opening:
             if self._pipeline is None:
-                host, port = await self._find()
-                self._pipeline = await open_pipeline(
-                    host,
-                    port,
-                    client_id=self._client_id,
-                    timeout_s=CONNECT_TIMEOUT_S,
-                    login=self._cluster.login,
+                address = await self._find()
+                self._pipeline = await self._cluster.connect(
+                    address, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
                 )
             return self._pipeline
 

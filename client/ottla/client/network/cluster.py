@@ -195,9 +195,7 @@ class Cluster:
                     break
                 await trio.sleep(RETRY_WAIT_S)
         if not is_answered:
-            raise ConnectionLostError(
-                self._reachability.last_reason or f"no broker answered in {deadline_s:g} s"
-            )
+            raise self._unanswered(deadline_s)
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise_for(code, f"there is no topic {topic!r}")
         if code != ErrorCode.LEADER_NOT_AVAILABLE:
@@ -207,11 +205,15 @@ class Cluster:
     async def leader_of(self, partition: TopicPartition, *, deadline_s: float = 10.0) -> NodeId:
         """Return who leads a partition, asking the cluster when that is not known.
 
-        Raises RefusedError if there is no such partition, or it has no leader in time.
+        Raises RefusedError if there is no such partition, or it has no leader in time;
+        ConnectionLostError if no broker answers in time.
         """
+        is_answered = False
         with trio.move_on_after(deadline_s):
             while partition not in self._leaders:
-                if partition.partition not in await self.partitions_of(partition.topic):
+                known = await self.partitions_of(partition.topic, deadline_s=deadline_s)
+                is_answered = True
+                if partition.partition not in known:
                     raise RefusedError(
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
                     )
@@ -219,10 +221,19 @@ class Cluster:
                     await trio.sleep(RETRY_WAIT_S)
         leader = self._leaders.get(partition)
         if leader is None:
+            # That it has none may be an old answer, of brokers that are out of reach since.
+            if not is_answered or self._reachability.last_reason is not None:
+                raise self._unanswered(deadline_s)
             raise RefusedError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader"
             )
         return leader.node
+
+    def _unanswered(self, deadline_s: float) -> ConnectionLostError:
+        """Return why no broker has answered for so long."""
+        return ConnectionLostError(
+            self._reachability.last_reason or f"no broker answered in {deadline_s:g} s"
+        )
 
     def forget_leaders(self) -> None:
         """Drop what is known of leaders, because an answer said it is stale."""

@@ -17,7 +17,7 @@ from ottla.client.fetch.offset_lookup import ISOLATION, find_offsets
 from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import Cluster, KnownLeader, open_cluster
 from ottla.client.network.connection import ConnectionLostError
-from ottla.client.network.pipeline import Pipeline, Submitted, open_pipeline
+from ottla.client.network.pipeline import Pipeline, Submitted
 from ottla.model.errors import CorruptDataError, ErrorCode, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition, uuid_text
 from ottla.pipeline.read.fetched_batches import FetchedBatches
@@ -277,11 +277,10 @@ class RangeFetcher:
             address = self._cluster.address_of(node)
             if address is None:
                 raise ConnectionLostError(f"broker {node} is not known to the cluster")
-            link = await open_pipeline(
-                *address,
+            link = await self._cluster.connect(
+                address,
                 client_id=self._config.client_id,
                 timeout_s=self._config.request_timeout_ms / 1_000,
-                login=self._cluster.login,
             )
             self._links[node] = link
         return link
