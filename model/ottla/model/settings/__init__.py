@@ -5,6 +5,8 @@ endpoints.py        listeners, voters: settings that are lists of addresses
 security.py         settings for protection: served, else refused, never ignored
 sasl.py             who the clients of a listener must be, and how a broker logs in
 jaas.py             the login modules of Kafka's own files
+tls.py              TLS of a listener: certificates, trust, what is negotiated
+tls_ciphers.py      the cipher suites that may be named
 topic.py            settings of one topic, with the broker key that gives each its default
 throttled_replicas.py  replicas of a topic whose replication is throttled
 quorum.py           how fast a quorum notices things, and when it writes snapshots

@@ -15,6 +15,7 @@ from ottla.model.settings.endpoints import ListenAddress
 from ottla.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE, JaasLogin, parse_jaas
 
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SASL_SSL = "SASL_SSL"
 SASL_PROTOCOLS = (SASL_PLAINTEXT,)
 """Security protocols that are served and ask clients who they are."""
 

@@ -1,0 +1,478 @@
+"""TLS of a listener, and of who connects to it: certificates, who is trusted, what is negotiated.
+
+Keys and meaning are Kafka's; key stores are PEM.  Every setting may be written two ways, the
+stronger first: `listener.name.NAME.KEY`, `KEY`.  What cannot be honoured refuses the start, with
+the reason; nothing here is ever ignored.  Paths are not opened here: see `tls_context_driver.py`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.model.errors import ConfigError
+from ottla.model.settings.declare import SettingKind, definitions, setting, values_of
+from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.settings.sasl import LISTENER_PREFIX, SASL_SSL
+from ottla.model.settings.tls_ciphers import TLS_1_3_SUITES, check_suites, openssl_name
+from ottla.model.tls.principal_mapping import PrincipalRules, parse_principal_rules
+
+SSL = "SSL"
+TLS_PROTOCOLS = (SSL, SASL_SSL)
+"""Security protocols that encrypt."""
+
+TLS_1_2 = "TLSv1.2"
+TLS_1_3 = "TLSv1.3"
+VERSIONS = (TLS_1_2, TLS_1_3)
+"""Versions of TLS that are served, oldest first."""
+
+PEM = "PEM"
+NONE, REQUESTED, REQUIRED = CLIENT_AUTH = ("none", "requested", "required")
+
+KEYSTORE_TYPE = "ssl.keystore.type"
+KEYSTORE_LOCATION = "ssl.keystore.location"
+CERTIFICATE_CHAIN = "ssl.keystore.certificate.chain"
+KEY = "ssl.keystore.key"
+KEY_PASSWORD = "ssl.key.password"
+TRUSTSTORE_TYPE = "ssl.truststore.type"
+TRUSTSTORE_LOCATION = "ssl.truststore.location"
+TRUSTED_CERTIFICATES = "ssl.truststore.certificates"
+CLIENT_AUTHENTICATION = "ssl.client.auth"
+ENABLED_PROTOCOLS = "ssl.enabled.protocols"
+NEWEST_PROTOCOL = "ssl.protocol"
+CIPHER_SUITES = "ssl.cipher.suites"
+ENDPOINT_IDENTIFICATION = "ssl.endpoint.identification.algorithm"
+PRINCIPAL_RULES = "ssl.principal.mapping.rules"
+ALLOW_DN_CHANGES = "ssl.allow.dn.changes"
+ALLOW_SAN_CHANGES = "ssl.allow.san.changes"
+
+KEY_TO_PEM = (
+    "keytool -importkeystore -srckeystore server.jks -destkeystore server.p12 -deststoretype "
+    "PKCS12, then openssl pkcs12 -in server.p12 -nodes -out server.pem"
+)
+TRUST_TO_PEM = "keytool -list -rfc -keystore trust.jks > trust.pem"
+CONVERSIONS = {KEYSTORE_TYPE: KEY_TO_PEM, TRUSTSTORE_TYPE: TRUST_TO_PEM}
+
+_NO_PROVIDER = "TLS is OpenSSL's here, and the JVM's providers have no part in it"
+REFUSED_KEYS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "ssl.keystore.password": (
+        f"a PEM file has no password of its own; that of the private key is {KEY_PASSWORD}",
+        (),
+    ),
+    "ssl.truststore.password": ("a PEM file of certificates has no password", ()),
+    "ssl.provider": (_NO_PROVIDER, ()),
+    "ssl.keymanager.algorithm": (_NO_PROVIDER, ("SunX509",)),
+    "ssl.trustmanager.algorithm": (_NO_PROVIDER, ("PKIX",)),
+    "ssl.secure.random.implementation": ("OpenSSL's own source of randomness is used", ()),
+    "ssl.engine.factory.class": (
+        "code of the JVM is not run here",
+        ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
+    ),
+}
+"""Settings of TLS that are refused: the reason, and which values pass because they are Kafka's
+defaults."""
+
+
+def parse_keystore_type(text: str) -> str:
+    """PEM; a JKS or PKCS12 key store is converted with keytool and openssl."""
+    return _pem(text, KEYSTORE_TYPE)
+
+
+def parse_truststore_type(text: str) -> str:
+    """PEM; a JKS or PKCS12 trust store is converted with keytool."""
+    return _pem(text, TRUSTSTORE_TYPE)
+
+
+def parse_versions(text: str) -> tuple[str, ...]:
+    """a list of any of TLSv1.2, TLSv1.3."""
+    given = {part.strip() for part in text.split(",") if part.strip()}
+    if not given or not given <= set(VERSIONS):
+        raise ValueError(text)
+    return tuple(version for version in VERSIONS if version in given)
+
+
+def parse_endpoint_identification(text: str) -> str:
+    """https, or empty."""
+    if text.lower() not in ("", "https"):
+        raise ValueError(text)
+    return text.lower()
+
+
+def parse_cipher_suites(text: str) -> tuple[str, ...]:
+    """a list of cipher suites, by the names of Java or of OpenSSL."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    check_suites(names, CIPHER_SUITES)
+    return names
+
+
+def parse_pem(text: str) -> str:
+    r"""PEM text, from -----BEGIN to -----END; a properties file writes its line ends as \n."""
+    lines = [part.strip() for part in text.replace("\\n", "\n").splitlines() if part.strip()]
+    if not lines or not lines[0].startswith("-----BEGIN ") or not lines[-1].startswith("-----END "):
+        raise ValueError
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """The settings of TLS as Kafka calls them, each for all listeners that encrypt."""
+
+    keystore_type: str = setting(
+        PEM,
+        key=KEYSTORE_TYPE,
+        parse=parse_keystore_type,
+        doc="How the own certificate is stored: PEM. Kafka's default, JKS, is not read.",
+    )
+    keystore_location: str | None = setting(
+        None,
+        key=KEYSTORE_LOCATION,
+        kind=SettingKind.STRING,
+        doc="A PEM file with the private key, the own certificate and those up to the CA. It "
+        "must not be readable by all. A new file is taken up while the broker runs.",
+    )
+    certificate_chain: str | None = setting(
+        None,
+        key=CERTIFICATE_CHAIN,
+        kind=SettingKind.PASSWORD,
+        parse=parse_pem,
+        doc="The own certificate and those up to the CA, as PEM text in place of a file.",
+    )
+    key: str | None = setting(
+        None,
+        key=KEY,
+        kind=SettingKind.PASSWORD,
+        parse=parse_pem,
+        doc="The private key of the own certificate, as PEM text in place of a file.",
+    )
+    key_password: str | None = setting(
+        None,
+        key=KEY_PASSWORD,
+        kind=SettingKind.PASSWORD,
+        doc="The password of an encrypted private key.",
+    )
+    truststore_type: str = setting(
+        PEM,
+        key=TRUSTSTORE_TYPE,
+        parse=parse_truststore_type,
+        doc="How trusted certificates are stored: PEM. Kafka's default, JKS, is not read.",
+    )
+    truststore_location: str | None = setting(
+        None,
+        key=TRUSTSTORE_LOCATION,
+        kind=SettingKind.STRING,
+        doc="A PEM file with the certificates of the CAs that are trusted: whose clients may "
+        "connect, and whose brokers this one connects to.",
+    )
+    trusted_certificates: str | None = setting(
+        None,
+        key=TRUSTED_CERTIFICATES,
+        kind=SettingKind.PASSWORD,
+        parse=parse_pem,
+        doc="The certificates of the CAs that are trusted, as PEM text in place of a file.",
+    )
+    client_auth: str = setting(
+        NONE,
+        key=CLIENT_AUTHENTICATION,
+        one_of=CLIENT_AUTH,
+        doc="Whether clients of an SSL listener show a certificate: none, requested (those that "
+        "have one), required. For a SASL_SSL listener only listener.name.NAME.ssl.client.auth "
+        "holds.",
+    )
+    enabled_protocols: tuple[str, ...] = setting(
+        VERSIONS,
+        key=ENABLED_PROTOCOLS,
+        parse=parse_versions,
+        doc="The versions of TLS that are spoken.",
+    )
+    newest_protocol: str = setting(
+        TLS_1_3,
+        key=NEWEST_PROTOCOL,
+        one_of=VERSIONS,
+        doc="The newest version of TLS that is spoken.",
+    )
+    cipher_suites: tuple[str, ...] = setting(
+        (),
+        key=CIPHER_SUITES,
+        parse=parse_cipher_suites,
+        doc="The cipher suites that may be negotiated, by Java's or OpenSSL's names; empty means "
+        "OpenSSL's secure defaults. The suites of TLSv1.3 are all enabled or none is.",
+    )
+    endpoint_identification: str = setting(
+        "https",
+        key=ENDPOINT_IDENTIFICATION,
+        parse=parse_endpoint_identification,
+        doc="How this broker, as a client of others, checks that a certificate is of the host it "
+        "connects to: https, or empty for no check.",
+    )
+    principal_rules: PrincipalRules = setting(
+        PrincipalRules(),
+        key=PRINCIPAL_RULES,
+        kind=SettingKind.STRING,
+        parse=parse_principal_rules,
+        doc="The user that a client's certificate stands for: rules DEFAULT or "
+        "RULE:PATTERN/REPLACEMENT/[L|U], of which the first that matches the whole distinguished "
+        "name (RFC 2253) decides. Where none matches, the client is refused.",
+    )
+    allow_dn_changes: bool = setting(
+        False,
+        key=ALLOW_DN_CHANGES,
+        doc="Whether a new certificate that is taken up while the broker runs may have another "
+        "distinguished name.",
+    )
+    allow_san_changes: bool = setting(
+        False,
+        key=ALLOW_SAN_CHANGES,
+        doc="Whether a new certificate that is taken up while the broker runs may lack names "
+        "(SANs) of the old one.",
+    )
+
+
+TLS_KEYS = frozenset(definitions(TlsSettings))
+"""Every setting of TLS that is served, without prefixes."""
+
+SECRET_KEYS = frozenset({CERTIFICATE_CHAIN, KEY, KEY_PASSWORD, TRUSTED_CERTIFICATES})
+"""Those whose values Kafka hides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """One end of TLS: its certificate, whom it trusts, and what it negotiates.
+
+    A certificate is given by a file or as text, or not at all; so are those trusted, and without
+    them a client trusts the system's CAs.
+    """
+
+    certificate_location: str | None = None
+    """A PEM file with the certificate and its chain, and the key unless `key_location` has it."""
+    key_location: str | None = None
+    certificate_chain: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    trust_location: str | None = None
+    trusted_certificates: str | None = field(default=None, repr=False)
+    client_auth: str = NONE
+    """What a server asks of its clients: none, requested or required."""
+    versions: tuple[str, ...] = VERSIONS
+    """The versions of TLS that may be negotiated, oldest first."""
+    ciphers: str = ""
+    """The suites of TLSv1.2 that may be, as OpenSSL writes a list of them; empty: its defaults."""
+    checks_names: bool = True
+    """Whether a client compares the name it connects to with the server's certificate."""
+    principal_rules: PrincipalRules = field(default_factory=PrincipalRules)
+    allow_dn_changes: bool = False
+    allow_san_changes: bool = False
+    spellings: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """How the settings that were given are written, by their keys without prefix."""
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether there is a certificate of one's own."""
+        return bool(self.certificate_location or self.certificate_chain)
+
+    @property
+    def has_trust(self) -> bool:
+        """Whether it is said who is trusted."""
+        return bool(self.trust_location or self.trusted_certificates)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are read, each once."""
+        given = (self.certificate_location, self.key_location, self.trust_location)
+        return tuple(dict.fromkeys(path for path in given if path))
+
+    def spelling(self, key: str) -> str:
+        """Return how a setting is written, prefix and all, for a sentence about it."""
+        return self.spellings.get(key, key)
+
+
+def is_tls_key(key: str) -> bool:
+    """Return whether a key, prefix and all, is a setting of TLS that is served."""
+    return split_listener(key)[1] in TLS_KEYS
+
+
+def split_listener(key: str) -> tuple[str, str]:
+    """Return listener (empty where it has none) and bare key of a setting of TLS."""
+    if not key.startswith(LISTENER_PREFIX):
+        return "", key
+    listener, _, bare = key.removeprefix(LISTENER_PREFIX).partition(".")
+    return listener, bare
+
+
+def reason_tls_refused(key: str, text: str) -> str | None:
+    """Return why a setting of the `ssl.` family is refused, None if it is not."""
+    _, bare = split_listener(key)
+    if not bare.startswith("ssl.") or bare in TLS_KEYS or not text.strip():
+        return None
+    if bare not in REFUSED_KEYS:
+        return "there is no such setting of TLS"
+    reason, passing = REFUSED_KEYS[bare]
+    return None if text.strip() in passing else reason
+
+
+def tls_of(texts: Mapping[str, str], listeners: Iterable[ListenAddress]) -> dict[str, TlsConfig]:
+    """Return the TLS of each listener that encrypts, by name.
+
+    A node that only connects to a listener names it here too: it gets what it needs as a client
+    from the same settings.  Raises ConfigError where a setting cannot be honoured.
+    """
+    encrypted = {one.name: one.protocol for one in listeners if one.protocol in TLS_PROTOCOLS}
+    for key, text in texts.items():
+        _check_place(key, text, encrypted)
+    return {name: tls_of_listener(texts, name, protocol) for name, protocol in encrypted.items()}
+
+
+def tls_of_listener(texts: Mapping[str, str], name: str, protocol: str) -> TlsConfig:
+    """Return the TLS of one listener; ConfigError where a setting cannot be honoured.
+
+    A server goes on with `check_server`.
+    """
+    prefix = f"{LISTENER_PREFIX}{name.lower()}."
+    found: dict[str, tuple[str, str]] = {}
+    for key in sorted(texts, key=lambda key: key.startswith(LISTENER_PREFIX)):
+        listener, bare = split_listener(key)
+        if bare not in TLS_KEYS or listener.lower() not in ("", name.lower()):
+            continue
+        # Empty is a value of this one, and nothing of all others.
+        if texts[key].strip() or bare == ENDPOINT_IDENTIFICATION:
+            found[bare] = key, texts[key]
+    if protocol == SASL_SSL and not found.get(CLIENT_AUTHENTICATION, (prefix,))[0].startswith(
+        LISTENER_PREFIX
+    ):
+        del found[CLIENT_AUTHENTICATION]
+    values: dict[str, Any] = {}
+    for bare, (key, text) in found.items():
+        try:
+            values |= values_of(TlsSettings, {bare: text})[0]
+        except ConfigError as error:
+            raise ConfigError(key, str(error).partition(": ")[2]) from None
+    return config_of(
+        TlsSettings(**values), {bare: key for bare, (key, _) in found.items()}, prefix=prefix
+    )
+
+
+def config_of(given: TlsSettings, spellings: Mapping[str, str], *, prefix: str = "") -> TlsConfig:
+    """Return what settings come to, taken together; ConfigError where they contradict each other.
+
+    `spellings` has those that were set.
+    """
+    config = TlsConfig(
+        certificate_location=given.keystore_location,
+        certificate_chain=given.certificate_chain,
+        key=given.key,
+        key_password=given.key_password,
+        trust_location=given.truststore_location,
+        trusted_certificates=given.trusted_certificates,
+        client_auth=given.client_auth,
+        versions=_versions(given, spellings),
+        ciphers=":".join(
+            openssl_name(name) for name in given.cipher_suites if name not in TLS_1_3_SUITES
+        ),
+        checks_names=bool(given.endpoint_identification),
+        principal_rules=given.principal_rules,
+        allow_dn_changes=given.allow_dn_changes,
+        allow_san_changes=given.allow_san_changes,
+        spellings=dict(spellings),
+    )
+    check_sources(config, prefix)
+    return config
+
+
+def check_sources(config: TlsConfig, prefix: str = "") -> None:
+    """Refuse a certificate that is given twice or by half."""
+    spelling = config.spelling
+    if config.certificate_location and (config.certificate_chain or config.key):
+        other = CERTIFICATE_CHAIN if config.certificate_chain else KEY
+        raise ConfigError(
+            spelling(other),
+            f"is set, and so is {spelling(KEYSTORE_LOCATION)}; take one of them out",
+        )
+    if bool(config.certificate_chain) != bool(config.key):
+        there, lacking = (
+            (CERTIFICATE_CHAIN, KEY) if config.key is None else (KEY, CERTIFICATE_CHAIN)
+        )
+        raise ConfigError(prefix + lacking, f"is not set, and {spelling(there)} is; give both")
+    if config.trust_location and config.trusted_certificates:
+        raise ConfigError(
+            spelling(TRUSTED_CERTIFICATES),
+            f"is set, and so is {spelling(TRUSTSTORE_LOCATION)}; take one of them out",
+        )
+    if config.key_password and not config.has_certificate:
+        raise ConfigError(
+            spelling(KEY_PASSWORD), f"is set, and there is no {prefix}{KEYSTORE_LOCATION}"
+        )
+
+
+def check_server(config: TlsConfig, listener: str) -> None:
+    """Refuse to listen without a certificate, or to ask for one without knowing whom to trust."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    if not config.has_certificate:
+        raise ConfigError(
+            prefix + KEYSTORE_LOCATION,
+            f"is not set, and {listener} encrypts; give a PEM file with its key and certificate",
+        )
+    if config.client_auth != NONE and not config.has_trust:
+        raise ConfigError(
+            prefix + TRUSTSTORE_LOCATION,
+            f"is not set, and {config.spelling(CLIENT_AUTHENTICATION)} is {config.client_auth}; "
+            "give a PEM file with the certificates of the CAs of your clients",
+        )
+
+
+def _pem(text: str, key: str) -> str:
+    if text.upper() != PEM:
+        raise ConfigError(
+            key, f"is {text!r}; only PEM is read. Convert it: {CONVERSIONS[key]}"
+        ) from None
+    return PEM
+
+
+def _versions(given: TlsSettings, spellings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the versions of TLS that are enabled and have a suite."""
+    versions = given.enabled_protocols
+    if given.newest_protocol == TLS_1_2:
+        versions = tuple(version for version in versions if version == TLS_1_2)
+        if not versions:
+            raise ConfigError(
+                spellings.get(NEWEST_PROTOCOL, NEWEST_PROTOCOL),
+                f"is {TLS_1_2}, which {spellings.get(ENABLED_PROTOCOLS, ENABLED_PROTOCOLS)} does "
+                "not have",
+            )
+    if not given.cipher_suites:
+        return versions
+    of_1_3 = any(name in TLS_1_3_SUITES for name in given.cipher_suites)
+    of_1_2 = any(name not in TLS_1_3_SUITES for name in given.cipher_suites)
+    has_suite = {TLS_1_2: of_1_2, TLS_1_3: of_1_3}
+    versions = tuple(version for version in versions if has_suite[version])
+    if not versions:
+        raise ConfigError(
+            spellings.get(CIPHER_SUITES, CIPHER_SUITES),
+            f"has no suite of {' or '.join(given.enabled_protocols)}",
+        )
+    return versions
+
+
+def _check_place(key: str, text: str, encrypted: Mapping[str, str]) -> None:
+    """Refuse a setting of TLS for a listener that does not encrypt, or where it cannot hold."""
+    reason = reason_tls_refused(key, text)
+    if reason is not None:
+        raise ConfigError(key, f"is set, and {reason}; take it out")
+    listener, bare = split_listener(key)
+    if bare not in TLS_KEYS or not text.strip():
+        return
+    if not encrypted:
+        raise ConfigError(
+            key,
+            "is set, and no listener has TLS; give one SSL or SASL_SSL in "
+            "listener.security.protocol.map, or take the setting out",
+        )
+    if listener and listener.upper() not in encrypted:
+        raise ConfigError(
+            key, f"is for {listener.upper()}; the listeners with TLS are {', '.join(encrypted)}"
+        )
+    is_for_all = bare == CLIENT_AUTHENTICATION and not listener
+    if is_for_all and text.strip() != NONE and SSL not in encrypted.values():
+        name = next(iter(encrypted))
+        raise ConfigError(
+            key,
+            f"does not hold for SASL_SSL listeners, as in Kafka; write "
+            f"{LISTENER_PREFIX}{name.lower()}.{key}, or take it out",
+        )
