@@ -5,9 +5,13 @@ only computes, or waits for a Spark that does, has more time until it counts as 
 """
 
 import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
+import trustme
 from hypothesis import HealthCheck, settings
 
 COMPUTING = ("pipeline", "jepsen")
@@ -28,3 +32,54 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
         if folder in COMPUTING and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(COMPUTING_TIMEOUT_S))
+
+
+class CertificateAuthority:
+    """A CA of tests: makes PEM files as a node, a client or an operator has them."""
+
+    def __init__(self, directory: Path, name: str = "ca") -> None:
+        self._ca = trustme.CA(organization_name=name)
+        self._directory = directory
+        self._numbers = count(1)
+        self.file = directory / f"{name}.pem"
+        self._ca.cert_pem.write_to_path(str(self.file))
+
+    def issue(
+        self,
+        *hosts: str,
+        common_name: str | None = None,
+        unit: str | None = None,
+        starts_in: timedelta = -timedelta(days=1),
+        ends_in: timedelta = timedelta(days=30),
+    ) -> Path:
+        """Return a new file with a private key and a certificate for hosts."""
+        now = datetime.now(UTC)
+        leaf = self._ca.issue_cert(
+            *(hosts or ("localhost", "127.0.0.1")),
+            common_name=common_name,
+            organization_unit_name=unit,
+            not_before=now + starts_in,
+            not_after=now + ends_in,
+        )
+        path = self._directory / f"{self.file.stem}-{next(self._numbers)}.pem"
+        self._write(path, leaf.private_key_and_cert_chain_pem.bytes())
+        return path
+
+    @staticmethod
+    def _write(path: Path, data: bytes) -> None:
+        path.touch(mode=0o600)
+        path.write_bytes(data)
+
+
+@pytest.fixture(scope="session")
+def new_authority(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], CertificateAuthority]:
+    """Return what makes another CA, in a directory of its own."""
+    return lambda name: CertificateAuthority(tmp_path_factory.mktemp("authority"), name)
+
+
+@pytest.fixture(scope="session")
+def authority(new_authority: Callable[[str], CertificateAuthority]) -> CertificateAuthority:
+    """Return the CA that the tests of a session share."""
+    return new_authority("ca")

@@ -1,4 +1,6 @@
 """Certificates: whom they name, and what is made of them for a connection that is encrypted.
 
+certificate.py         what an X.509 certificate says: subject, names, and when it holds
 principal_mapping.py   the user that a certificate's distinguished name stands for
+context_driver.py      reads certificates and keys, and makes the contexts of servers and clients
 """

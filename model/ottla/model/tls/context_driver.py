@@ -1,0 +1,281 @@
+"""Reads certificates and keys, and makes the `ssl.SSLContext` of a server or of a client.
+
+Files are read once, and what was read is what is loaded: a file that is replaced meanwhile cannot
+give the certificate of one and the key of another.  What cannot be used is a ConfigError that names
+the setting, what is wrong, and the cure; keys and passwords never appear in it.
+"""
+
+import os
+import ssl
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ottla.model.errors import ConfigError
+from ottla.model.limits import MIB
+from ottla.model.settings.tls import (
+    CERTIFICATE_CHAIN,
+    CIPHER_SUITES,
+    KEY,
+    KEY_PASSWORD,
+    KEY_TO_PEM,
+    KEYSTORE_LOCATION,
+    NONE,
+    REQUIRED,
+    TLS_1_2,
+    TRUST_TO_PEM,
+    TRUSTED_CERTIFICATES,
+    TRUSTSTORE_LOCATION,
+    TlsConfig,
+)
+from ottla.model.tls.certificate import (
+    CERTIFICATE_LABELS,
+    Certificate,
+    certificates_in,
+    pem_blocks,
+    read_certificate,
+)
+
+PEM_BYTES_MAX = 4 * MIB
+"""Size of a file of certificates.  A bundle of all public CAs has some 200 KiB."""
+
+JKS_MAGIC = b"\xfe\xed\xfe\xed"
+DER_SEQUENCE = b"\x30\x82"
+"""How a PKCS12 file begins."""
+
+PARTIAL_CHAIN = ssl.VerifyFlags(0x80000)
+"""X509_V_FLAG_PARTIAL_CHAIN: any certificate that is trusted ends a chain, as in Java."""
+
+VERSION_OF = {TLS_1_2: ssl.TLSVersion.TLSv1_2}
+READABLE_BY_ALL = stat.S_IROTH | stat.S_IWOTH
+
+
+@dataclass(frozen=True, slots=True)
+class TlsMaterial:
+    """The certificates and the key of one end, as they were read."""
+
+    chain: str = ""
+    """The own certificate and those up to the CA, PEM; empty without one."""
+    key: str = field(default="", repr=False)
+    """The private key, PEM."""
+    trusted: str = ""
+    """The certificates of the CAs that are trusted, PEM; empty for the system's."""
+    certificate: Certificate | None = None
+    """What the own certificate says."""
+    authorities: tuple[Certificate, ...] = ()
+    """What the trusted certificates say."""
+
+    def warnings(self, now: datetime) -> list[str]:
+        """Return what does not hold at a time, one sentence each."""
+        found = []
+        if self.certificate is not None and (problem := self.certificate.problem_at(now)):
+            found.append(f"the own certificate, {self.certificate.subject}, {problem}; renew it")
+        for one in self.authorities:
+            if problem := one.problem_at(now):
+                found.append(f"the trusted certificate {one.subject} {problem}; renew or remove it")
+        return found
+
+
+def read_material(config: TlsConfig) -> TlsMaterial:
+    """Read the certificates and the key of one end; ConfigError where they cannot be used."""
+    chain = key = trusted = ""
+    key_setting, chain_setting = KEY, CERTIFICATE_CHAIN
+    if config.certificate_location:
+        key_setting = chain_setting = KEYSTORE_LOCATION
+        text = _text_of(config, config.certificate_location, KEYSTORE_LOCATION, KEY_TO_PEM)
+        chain = _blocks(text, CERTIFICATE_LABELS)
+        key = _key_in(text)
+        if config.key_location:
+            key_setting = KEY
+            key = _key_in(_text_of(config, config.key_location, KEY, KEY_TO_PEM))
+            _check_mode(config, config.key_location, KEY)
+        elif key:
+            _check_mode(config, config.certificate_location, KEYSTORE_LOCATION)
+    elif config.certificate_chain:
+        chain, key = (
+            _blocks(config.certificate_chain, CERTIFICATE_LABELS),
+            _key_in(config.key or ""),
+        )
+    if config.has_certificate:
+        if not chain:
+            raise ConfigError(
+                config.spelling(chain_setting), f"{_given(config)} has no certificate in PEM"
+            )
+        if not key:
+            raise ConfigError(
+                config.spelling(key_setting),
+                f"{_given(config)} has no private key in PEM; append it: cat key.pem >> the file",
+            )
+    if config.trust_location:
+        text = _text_of(config, config.trust_location, TRUSTSTORE_LOCATION, TRUST_TO_PEM)
+        trusted = _blocks(text, CERTIFICATE_LABELS)
+    elif config.trusted_certificates:
+        trusted = _blocks(config.trusted_certificates, CERTIFICATE_LABELS)
+    if config.has_trust and not trusted:
+        setting = TRUSTSTORE_LOCATION if config.trust_location else TRUSTED_CERTIFICATES
+        raise ConfigError(config.spelling(setting), "has no certificate in PEM")
+    own = _read(config, chain_setting, chain)
+    trust_setting = TRUSTSTORE_LOCATION if config.trust_location else TRUSTED_CERTIFICATES
+    return TlsMaterial(
+        chain, key, trusted, own[0] if own else None, tuple(_read(config, trust_setting, trusted))
+    )
+
+
+def server_context(config: TlsConfig, material: TlsMaterial | None = None) -> ssl.SSLContext:
+    """Make the context of a server; ConfigError where it cannot be made.
+
+    A server shows its certificate, and asks its clients for theirs as `client_auth` says.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    material = read_material(config) if material is None else material
+    _fill(context, config, material)
+    if config.client_auth != NONE:
+        context.verify_mode = (
+            ssl.CERT_REQUIRED if config.client_auth == REQUIRED else ssl.CERT_OPTIONAL
+        )
+    return context
+
+
+def client_context(config: TlsConfig, material: TlsMaterial | None = None) -> ssl.SSLContext:
+    """Make the context of a client; ConfigError where it cannot be made.
+
+    A client trusts the system's CAs where none are given, and shows a certificate if it has one.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.checks_names
+    material = read_material(config) if material is None else material
+    _fill(context, config, material)
+    if not config.has_trust:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def _fill(context: ssl.SSLContext, config: TlsConfig, material: TlsMaterial) -> None:
+    """Give a context versions, suites, certificate and trust."""
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.verify_flags |= PARTIAL_CHAIN
+    context.minimum_version = VERSION_OF.get(config.versions[0], ssl.TLSVersion.TLSv1_3)
+    context.maximum_version = VERSION_OF.get(config.versions[-1], ssl.TLSVersion.TLSv1_3)
+    if config.ciphers:
+        try:
+            context.set_ciphers(config.ciphers)
+        except ssl.SSLError:
+            raise ConfigError(
+                config.spelling(CIPHER_SUITES), "has no suite that this OpenSSL has"
+            ) from None
+    if material.chain:
+        _load_certificate(context, config, material)
+    if material.trusted:
+        setting = TRUSTSTORE_LOCATION if config.trust_location else TRUSTED_CERTIFICATES
+        try:
+            context.load_verify_locations(cadata=material.trusted)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                config.spelling(setting), f"has a certificate that cannot be read: {_words(error)}"
+            ) from None
+
+
+def _load_certificate(context: ssl.SSLContext, config: TlsConfig, material: TlsMaterial) -> None:
+    """Load the own certificate; ConfigError says what is wrong with it or its key."""
+    is_encrypted = "ENCRYPTED" in material.key
+    key_setting = KEY if config.key_location or config.key else KEYSTORE_LOCATION
+    if is_encrypted and not config.key_password:
+        raise ConfigError(
+            config.spelling(key_setting),
+            f"{_given(config)} has an encrypted private key; set {KEY_PASSWORD}",
+        )
+    # With an answer ready OpenSSL never asks on the terminal.
+    password: Callable[[], str] = lambda: config.key_password or ""  # noqa: E731
+    try:
+        with _memory_file(material.chain + material.key) as path:
+            context.load_cert_chain(path, password=password)
+    except ssl.SSLError as error:
+        if "KEY_VALUES_MISMATCH" in str(error) or "KEY_TYPE_MISMATCH" in str(error):
+            raise ConfigError(
+                config.spelling(key_setting),
+                f"{_given(config)} has a private key that is not its certificate's; the own "
+                "certificate must be the first one",
+            ) from None
+        if is_encrypted:
+            raise ConfigError(
+                config.spelling(KEY_PASSWORD), "does not open the private key"
+            ) from None
+        raise ConfigError(
+            config.spelling(key_setting), f"{_given(config)} cannot be loaded: {_words(error)}"
+        ) from None
+
+
+@contextmanager
+def _memory_file(text: str) -> Iterator[str]:
+    """Return a path from which OpenSSL reads a text that is on no disk."""
+    fd = os.memfd_create("pem", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(fd), "w", encoding="ascii") as file:
+            file.write(text)
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+def _text_of(config: TlsConfig, path: str, setting: str, conversion: str) -> str:
+    """Return a PEM file's text; ConfigError where it cannot be read or is another kind of store."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(PEM_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no path"
+        raise ConfigError(
+            config.spelling(setting), f"is {path}, which cannot be read: {reason}"
+        ) from None
+    if len(data) > PEM_BYTES_MAX:
+        raise ConfigError(config.spelling(setting), f"is {path}, which has more than 4 MiB")
+    if data.startswith((JKS_MAGIC, DER_SEQUENCE)):
+        raise ConfigError(
+            config.spelling(setting),
+            f"is {path}, which is not PEM but a key store of Java or OpenSSL; convert it: "
+            f"{conversion}",
+        )
+    return data.decode("latin-1")
+
+
+def _check_mode(config: TlsConfig, path: str, setting: str) -> None:
+    """Refuse a private key that every user of the machine can read."""
+    if os.stat(path).st_mode & READABLE_BY_ALL:
+        raise ConfigError(
+            config.spelling(setting),
+            f"is {path}, a private key that every user of this machine can read; chmod 640 {path}",
+        )
+
+
+def _blocks(text: str, labels: tuple[str, ...]) -> str:
+    return "".join(f"{block}\n" for label, block in pem_blocks(text) if label in labels)
+
+
+def _key_in(text: str) -> str:
+    """Return the first private key of a PEM text, or nothing."""
+    return next(
+        (f"{block}\n" for label, block in pem_blocks(text) if label.endswith("PRIVATE KEY")), ""
+    )
+
+
+def _read(config: TlsConfig, setting: str, chain: str) -> list[Certificate]:
+    try:
+        return [read_certificate(der) for der in certificates_in(chain)]
+    except ValueError as error:
+        raise ConfigError(
+            config.spelling(setting), f"has a certificate that cannot be read: {error}"
+        ) from None
+
+
+def _given(config: TlsConfig) -> str:
+    """Return how a sentence about the own certificate goes on after its setting."""
+    path = config.key_location or config.certificate_location
+    return f"is {path}, which" if path else "is PEM text that"
+
+
+def _words(error: ssl.SSLError) -> str:
+    """Return what OpenSSL says of an error, without the line of its source."""
+    return (error.reason or "not understood").lower().replace("_", " ")
