@@ -11,7 +11,6 @@ from ottla.broker.network.buffers import (
     HeldBytes,
     Output,
 )
-from ottla.broker.network.log_limiter import LINES_PER_WINDOW_MAX, WINDOW_MS, LogLimiter
 from ottla.storage.disk import RealDisk
 from ottla.storage.slice import FileSlice
 
@@ -119,15 +118,6 @@ def test_the_window_grows_with_what_arrives_not_with_what_was_announced() -> Non
         window = held.window(wanted)
         assert held.capacity_bytes <= max(4 * len(held), HELD_BYTES_MIN)
         held.advance(len(window))
-
-
-def test_a_flood_of_log_lines_is_cut_and_counted() -> None:
-    limiter = LogLimiter()
-    admitted = [limiter.admit(0) for _ in range(1000)]
-    assert admitted[:LINES_PER_WINDOW_MAX] == [0] * LINES_PER_WINDOW_MAX
-    assert set(admitted[LINES_PER_WINDOW_MAX:]) == {None}
-    assert limiter.admit(WINDOW_MS) == 1000 - LINES_PER_WINDOW_MAX
-    assert limiter.admit(WINDOW_MS) == 0
 
 
 def test_sending_more_than_was_queued_is_a_bug() -> None:

@@ -8,7 +8,6 @@ hosting.py              hosts connections over any transport: the edge at which 
 hosting_driver.py       the tasks of a server's connections
 listener.py             an address to listen on, and how its bytes are wrapped
 descriptors_driver.py   number of connections that leave enough descriptors for the logs
-log_limiter.py          keeps strangers from filling the log
 
 Requests
 connection.py           frames in, requests started in order, chunks out; no I/O

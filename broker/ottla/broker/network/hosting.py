@@ -19,10 +19,10 @@ from typing import Any, Generic, TypeVar
 
 from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, MalformedRequestError, NotServedYetError, Peer
-from ottla.broker.network.log_limiter import LogLimiter
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.model.errors import ProtocolError, only_error
+from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
 from ottla.storage.slice import SliceError
 from ottla.wire.codec_types import Message

@@ -24,9 +24,9 @@ from ottla.broker.network.descriptors_driver import client_descriptor_max, conne
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.log_limiter import LogLimiter
 from ottla.broker.network.server_seam import Admission, AdmitAll
 from ottla.model.limits import TURN_NS_MAX
+from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice, SliceError

@@ -24,7 +24,6 @@ from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.network.connection import ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
-from ottla.broker.network.log_limiter import LogLimiter
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart, run_through
@@ -42,6 +41,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.limits import KIB
+from ottla.model.log_limiter import LogLimiter
 from ottla.model.run_now import run_now
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.group_overrides import GroupSettings

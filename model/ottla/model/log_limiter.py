@@ -9,9 +9,10 @@ WINDOW_MS = 10_000
 class LogLimiter:
     """Lets a few lines a window through and counts the rest."""
 
-    __slots__ = ("_line_count", "_suppressed_count", "_window_end_ms")
+    __slots__ = ("_line_count", "_lines_max", "_suppressed_count", "_window_end_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, lines_max: int = LINES_PER_WINDOW_MAX) -> None:
+        self._lines_max = lines_max
         self._window_end_ms = 0
         self._line_count = 0
         self._suppressed_count = 0
@@ -21,7 +22,7 @@ class LogLimiter:
         if now_ms >= self._window_end_ms:
             self._window_end_ms = now_ms + WINDOW_MS
             self._line_count = 0
-        if self._line_count == LINES_PER_WINDOW_MAX:
+        if self._line_count == self._lines_max:
             self._suppressed_count += 1
             return None
         self._line_count += 1
