@@ -22,6 +22,7 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.records import Record
 from ottla.metadata.snapshot import records_of
+from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.quota_limits import QuotaEntity
 from ottla.model.scram import ScramCredential
@@ -45,6 +46,8 @@ MOVES = [
     "feature",
     "quota",
     "credential",
+    "acl",
+    "acl",
     "producer ids",
     "no-op",
 ]
@@ -92,11 +95,30 @@ def _record(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
             return records.remove_scram_credential_record(user, mechanism)
         credential = ScramCredential(b"salt", b"stored", b"server", draw(st.integers(1, 2)))
         return records.scram_credential_record(user, mechanism, credential)
+    if move == "acl":
+        return _acl(draw, image)
     if move == "producer ids":
         return records.producer_ids_record(
             NO_NODE, -1, image.next_producer_id + draw(st.integers(0, 2000))
         )
     return records.no_op_record()
+
+
+def _acl(draw: st.DrawFn, image: MetadataImage) -> Record | None:
+    entry = AclEntry(
+        resource_type=draw(st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP])),
+        resource_name=draw(st.sampled_from(["*", "a", "ab"])),
+        pattern_type=draw(st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED])),
+        principal=draw(st.sampled_from(["User:u", "User:*"])),
+        host=draw(st.sampled_from(["*", "10.0.0.0/8"])),
+        operation=AclOperation.READ,
+        permission=draw(st.sampled_from([AclPermission.DENY, AclPermission.ALLOW])),
+    )
+    known = image.acls.ids.get(entry)
+    if known is not None:
+        return records.remove_acl_record(known)
+    fresh = draw(st.uuids())
+    return None if fresh in image.acls.entries else records.acl_record(fresh, entry)
 
 
 def _broker(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:

@@ -40,6 +40,7 @@ class MetadataDelta:
         self._configs: set[ConfigResource] = set()
         self._quotas: set[tuple[QuotaEntity, ...]] = set()
         self._scram_users: set[tuple[int, str]] = set()
+        self._acls: set[UUID] = set()
 
     @classmethod
     def between(cls, base: MetadataImage, image: MetadataImage) -> "MetadataDelta":
@@ -56,6 +57,7 @@ class MetadataDelta:
                 image.scram_credentials.get(mechanism, PersistentMap()),
             )
             delta._scram_users.update((mechanism, user) for user in differing_users)
+        delta._acls = base.acls.differing(image.acls)
         delta._topics = _differing(base.topics, image.topics)
         for topic_id in delta._topics:
             old, new = base.topics.get(topic_id), image.topics.get(topic_id)
@@ -74,9 +76,9 @@ class MetadataDelta:
         self.image = fold.apply(self.image, record)
 
     def replay_all(self, records: Iterable[Record]) -> None:
-        """Fold more records: those of partitions, which come in thousands, many at once."""
+        """Fold more records: those of kinds that come in thousands, many at once."""
         for kind, run in groupby(records, key=fold.kind_of):
-            if kind not in ("partition", "partition_change"):
+            if kind is None or kind not in fold.MANY_AT_ONCE:
                 for record in run:
                     self.replay(record)
                 continue
@@ -139,6 +141,11 @@ class MetadataDelta:
         return tuple(sorted(self._scram_users))
 
     @property
+    def changed_acls(self) -> frozenset[UUID]:
+        """Return the ids of the access control entries that came or went."""
+        return frozenset(self._acls)
+
+    @property
     def is_empty(self) -> bool:
         """Whether no part above names anything."""
         return not (
@@ -148,6 +155,7 @@ class MetadataDelta:
             or self._configs
             or self._quotas
             or self._scram_users
+            or self._acls
             or self.base.next_producer_id != self.image.next_producer_id
         )
 
@@ -171,6 +179,8 @@ class MetadataDelta:
             self._quotas.add(fold.quota_entity(body))
         elif kind in ("user_scram_credential", "remove_user_scram_credential"):
             self._scram_users.add((body.mechanism, body.name))
+        elif kind in ("access_control_entry", "remove_access_control_entry"):
+            self._acls.add(fold.read_uuid(body.id))
 
     def _note_partition(self, topic_id: UUID, partition_id: int) -> None:
         self._topics.add(topic_id)

@@ -24,6 +24,7 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import TOPIC_RESOURCE, Record
+from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, NodeId, ProducerId, TopicIdPartition
 from ottla.model.quota_limits import QuotaEntity
@@ -46,10 +47,20 @@ def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
             image = _change_partitions(image, (record.partition_change for record in run))
         elif kind == "partition":
             image = _set_partitions(image, (record.partition for record in run))
+        elif kind == "access_control_entry":
+            image = _add_acls(image, (record.access_control_entry for record in run))
+        elif kind == "remove_access_control_entry":
+            image = _remove_acls(image, (record.remove_access_control_entry for record in run))
         else:
             for record in run:
                 image = apply(image, record)
     return image
+
+
+MANY_AT_ONCE = frozenset(
+    ("partition_change", "partition", "access_control_entry", "remove_access_control_entry")
+)
+"""The kinds of which `apply_all` folds many for less than one after the other."""
 
 
 def kind_of(record: Record) -> str | None:
@@ -355,6 +366,55 @@ def _remove_scram_credential(
     return replace(image, scram_credentials=by_mechanism)
 
 
+def _add_acl(image: MetadataImage, record: pb.AccessControlEntry) -> MetadataImage:
+    return _add_acls(image, (record,))
+
+
+def _add_acls(image: MetadataImage, records: Iterable[pb.AccessControlEntry]) -> MetadataImage:
+    added: dict[UUID, AclEntry] = {}
+    entries: set[AclEntry] = set()
+    for record in records:
+        entry_id, entry = read_uuid(record.id), _read_acl(record)
+        is_known = entry_id in image.acls.entries or entry in image.acls.ids
+        if is_known or entry_id in added or entry in entries:
+            raise CorruptDataError(f"metadata record: ACL {entry_id} exists already")
+        added[entry_id] = entry
+        entries.add(entry)
+    return replace(image, acls=image.acls.with_entries(added))
+
+
+def _read_acl(record: pb.AccessControlEntry) -> AclEntry:
+    try:
+        return AclEntry(
+            resource_type=ResourceType(record.resource_type),
+            resource_name=record.resource_name,
+            pattern_type=PatternType(record.pattern_type),
+            principal=record.principal,
+            host=record.host,
+            operation=AclOperation(record.operation),
+            permission=AclPermission(record.permission_type),
+        )
+    except ValueError as error:
+        # An entry that denies must not be passed over.
+        raise CorruptDataError(f"metadata record: an ACL with an unknown code: {error}") from error
+
+
+def _remove_acl(image: MetadataImage, record: pb.RemoveAccessControlEntry) -> MetadataImage:
+    return _remove_acls(image, (record,))
+
+
+def _remove_acls(
+    image: MetadataImage, records: Iterable[pb.RemoveAccessControlEntry]
+) -> MetadataImage:
+    removed: dict[UUID, None] = {}
+    for record in records:
+        entry_id = read_uuid(record.id)
+        if entry_id not in image.acls.entries or entry_id in removed:
+            raise CorruptDataError(f"metadata record: there is no ACL {entry_id}")
+        removed[entry_id] = None
+    return replace(image, acls=image.acls.without_entries(removed))
+
+
 def _set_producer_ids(image: MetadataImage, record: pb.ProducerIds) -> MetadataImage:
     if record.next_producer_id < image.next_producer_id:
         raise CorruptDataError("metadata record: producer ids would be handed out twice")
@@ -379,6 +439,8 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
     "client_quota": _set_quota,
     "user_scram_credential": _set_scram_credential,
     "remove_user_scram_credential": _remove_scram_credential,
+    "access_control_entry": _add_acl,
+    "remove_access_control_entry": _remove_acl,
     "producer_ids": _set_producer_ids,
     "no_op": _do_nothing,
 }

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from ottla.metadata.acl_table import NO_ACLS, AclTable
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.ids import (
     NO_EPOCH,
@@ -168,6 +169,7 @@ class MetadataImage:
         default_factory=PersistentMap
     )
     """By Kafka's number of the mechanism, then by user."""
+    acls: AclTable = NO_ACLS
     partitions_by_broker: PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]] = field(
         default_factory=PersistentMap
     )

@@ -14,6 +14,7 @@ from ottla.metadata.image import (
     PartitionState,
     RecoveryState,
 )
+from ottla.model.acls import AclEntry
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.quota_limits import QuotaEntity
@@ -222,6 +223,27 @@ def remove_scram_credential_record(user: str, mechanism: int) -> Record:
     return Record(
         remove_user_scram_credential=pb.RemoveUserScramCredential(name=user, mechanism=mechanism)
     )
+
+
+def acl_record(entry_id: UUID, entry: AclEntry) -> Record:
+    """Record an access control entry."""
+    return Record(
+        access_control_entry=pb.AccessControlEntry(
+            id=entry_id.bytes,
+            resource_type=entry.resource_type,
+            resource_name=entry.resource_name,
+            pattern_type=entry.pattern_type,
+            principal=entry.principal,
+            host=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission,
+        )
+    )
+
+
+def remove_acl_record(entry_id: UUID) -> Record:
+    """Record that an access control entry is gone."""
+    return Record(remove_access_control_entry=pb.RemoveAccessControlEntry(id=entry_id.bytes))
 
 
 def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int) -> Record:

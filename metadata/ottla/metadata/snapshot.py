@@ -10,6 +10,7 @@ from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import (
     Record,
+    acl_record,
     client_quota_record,
     config_record,
     feature_level_record,
@@ -41,6 +42,8 @@ def records_of(image: MetadataImage) -> Iterator[Record]:
     for mechanism, users in image.scram_credentials.items():
         for user, credential in users.items():
             yield scram_credential_record(user, mechanism, credential)
+    for entry_id in image.acls.entries.keys_by(int):
+        yield acl_record(entry_id, image.acls.entries[entry_id])
     if image.next_producer_id > 0:
         yield producer_ids_record(NO_NODE, -1, image.next_producer_id)
 

@@ -3,8 +3,10 @@
 ids.py       ids, offsets and epochs as distinct types; topic and partition names
 errors.py    Kafka's error codes as one table, and the families of exceptions
 acls.py      access control entries and their codes
+acl_hosts.py  from which hosts an access control entry holds
 authorizer.py  who decides what a principal may do
 background_driver.py  restarts a background task that met a bug
+log_limiter.py  keeps strangers from filling the log
 explanations.py  the messages of one answer, bounded
 unexpected_errors.py  counts and logs what nobody foresaw, at an owner's edge
 quota_limits.py  which of eight levels a client's quota is set at

@@ -107,7 +107,7 @@ OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
 these (Kafka's AclEntry.supportedOperations)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class AclEntry:
     """One entry, as it is stored."""
 
@@ -120,3 +120,44 @@ class AclEntry:
     """An address, a CIDR range (KIP-1276), or `*`."""
     operation: AclOperation
     permission: AclPermission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclFilter:
+    """Which entries a client asks for, with Kafka's rules of AclBindingFilter.
+
+    None, and the code ANY, mean that a part is not looked at.
+    """
+
+    resource_type: ResourceType = ResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    """MATCH: entries that hold for the resource of that name; ANY: of any type of pattern."""
+    principal: str | None = None
+    host: str | None = None
+    """Compared as text: a filter for an address finds no range that it lies in."""
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermission = AclPermission.ANY
+
+    def matches(self, entry: AclEntry) -> bool:
+        """Return whether the filter asks for the entry."""
+        return (
+            self.resource_type in (ResourceType.ANY, entry.resource_type)
+            and self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission in (AclPermission.ANY, entry.permission)
+            and self._matches_pattern(entry)
+        )
+
+    def _matches_pattern(self, entry: AclEntry) -> bool:
+        name = self.resource_name
+        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, entry.pattern_type):
+            return False
+        if name is None or name == entry.resource_name:
+            return True
+        if self.pattern_type is not PatternType.MATCH:
+            return False
+        if entry.pattern_type is PatternType.PREFIXED:
+            return name.startswith(entry.resource_name)
+        return entry.resource_name == WILDCARD

@@ -15,7 +15,7 @@ RECOVERED: LeaderRecoveryState
 RECOVERING: LeaderRecoveryState
 
 class MetadataRecord(_message.Message):
-    __slots__ = ("register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "remove_topic", "user_scram_credential", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "no_op", "remove_user_scram_credential", "clear_elr")
+    __slots__ = ("register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "remove_topic", "user_scram_credential", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "remove_user_scram_credential", "clear_elr")
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,8 @@ class MetadataRecord(_message.Message):
     CLIENT_QUOTA_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     BROKER_REGISTRATION_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _ClassVar[int]
     NO_OP_FIELD_NUMBER: _ClassVar[int]
     REMOVE_USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     CLEAR_ELR_FIELD_NUMBER: _ClassVar[int]
@@ -43,10 +45,12 @@ class MetadataRecord(_message.Message):
     client_quota: ClientQuota
     producer_ids: ProducerIds
     broker_registration_change: BrokerRegistrationChange
+    access_control_entry: AccessControlEntry
+    remove_access_control_entry: RemoveAccessControlEntry
     no_op: NoOp
     remove_user_scram_credential: RemoveUserScramCredential
     clear_elr: ClearElr
-    def __init__(self, register_broker: _Optional[_Union[RegisterBroker, _Mapping[str, object]]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping[str, object]]] = ..., topic: _Optional[_Union[Topic, _Mapping[str, object]]] = ..., partition: _Optional[_Union[Partition, _Mapping[str, object]]] = ..., config: _Optional[_Union[Config, _Mapping[str, object]]] = ..., partition_change: _Optional[_Union[PartitionChange, _Mapping[str, object]]] = ..., remove_topic: _Optional[_Union[RemoveTopic, _Mapping[str, object]]] = ..., user_scram_credential: _Optional[_Union[UserScramCredential, _Mapping[str, object]]] = ..., feature_level: _Optional[_Union[FeatureLevel, _Mapping[str, object]]] = ..., client_quota: _Optional[_Union[ClientQuota, _Mapping[str, object]]] = ..., producer_ids: _Optional[_Union[ProducerIds, _Mapping[str, object]]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChange, _Mapping[str, object]]] = ..., no_op: _Optional[_Union[NoOp, _Mapping[str, object]]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredential, _Mapping[str, object]]] = ..., clear_elr: _Optional[_Union[ClearElr, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, register_broker: _Optional[_Union[RegisterBroker, _Mapping[str, object]]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping[str, object]]] = ..., topic: _Optional[_Union[Topic, _Mapping[str, object]]] = ..., partition: _Optional[_Union[Partition, _Mapping[str, object]]] = ..., config: _Optional[_Union[Config, _Mapping[str, object]]] = ..., partition_change: _Optional[_Union[PartitionChange, _Mapping[str, object]]] = ..., remove_topic: _Optional[_Union[RemoveTopic, _Mapping[str, object]]] = ..., user_scram_credential: _Optional[_Union[UserScramCredential, _Mapping[str, object]]] = ..., feature_level: _Optional[_Union[FeatureLevel, _Mapping[str, object]]] = ..., client_quota: _Optional[_Union[ClientQuota, _Mapping[str, object]]] = ..., producer_ids: _Optional[_Union[ProducerIds, _Mapping[str, object]]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChange, _Mapping[str, object]]] = ..., access_control_entry: _Optional[_Union[AccessControlEntry, _Mapping[str, object]]] = ..., remove_access_control_entry: _Optional[_Union[RemoveAccessControlEntry, _Mapping[str, object]]] = ..., no_op: _Optional[_Union[NoOp, _Mapping[str, object]]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredential, _Mapping[str, object]]] = ..., clear_elr: _Optional[_Union[ClearElr, _Mapping[str, object]]] = ...) -> None: ...
 
 class Endpoint(_message.Message):
     __slots__ = ("name", "host", "port", "security_protocol")
@@ -263,6 +267,32 @@ class RemoveUserScramCredential(_message.Message):
     name: str
     mechanism: int
     def __init__(self, name: _Optional[str] = ..., mechanism: _Optional[int] = ...) -> None: ...
+
+class AccessControlEntry(_message.Message):
+    __slots__ = ("id", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+    def __init__(self, id: _Optional[bytes] = ..., resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., pattern_type: _Optional[int] = ..., principal: _Optional[str] = ..., host: _Optional[str] = ..., operation: _Optional[int] = ..., permission_type: _Optional[int] = ...) -> None: ...
+
+class RemoveAccessControlEntry(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    def __init__(self, id: _Optional[bytes] = ...) -> None: ...
 
 class ProducerIds(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "next_producer_id")

@@ -5,6 +5,7 @@ image it was folded onto as it was.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.records import Record, decode_record, encode_record
 from ottla.metadata.snapshot import records_of
+from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.quota_limits import QuotaEntity
@@ -55,6 +57,15 @@ VOTERS = VoterSet(
         Voter(id=NodeId(101), directory_id=DIRECTORY_ID, endpoints=(VoterEndpoint("C", "h", 1),)),
         Voter(id=NodeId(102)),
     )
+)
+ACL = AclEntry(
+    resource_type=ResourceType.TOPIC,
+    resource_name="t",
+    pattern_type=PatternType.PREFIXED,
+    principal="User:al",
+    host="10.0.0.0/8",
+    operation=AclOperation.READ,
+    permission=AclPermission.ALLOW,
 )
 HISTORY_END = OffsetAndEpoch(Offset(40), Epoch(3))
 
@@ -98,6 +109,9 @@ def history() -> list[Record]:
         records.scram_credential_record("al", 1, ScramCredential(b"s", b"k", b"v", 4_096)),
         records.scram_credential_record("al", 2, ScramCredential(b"s", b"k", b"v", 4_096)),
         records.remove_scram_credential_record("al", 2),
+        records.acl_record(UUID(int=7), ACL),
+        records.acl_record(UUID(int=8), replace(ACL, host="*")),
+        records.remove_acl_record(UUID(int=8)),
         records.producer_ids_record(NodeId(1), 10, 1_000),
         Record(no_op=pb.NoOp()),
         records.remove_topic_record(OTHER_ID),
