@@ -116,12 +116,7 @@ class AclTable:
             entries=self.entries.update(added),
             ids=self.ids.update({entry: entry_id for entry_id, entry in added.items()}),
             by_principal=self.by_principal.update(principals),
-            by_pattern=self.by_pattern.update(
-                {
-                    key: self.by_pattern.get(key, NO_IDS).update(ids)
-                    for key, ids in by_pattern.items()
-                }
-            ),
+            by_pattern=self.by_pattern.update(patterns),
             prefix_lengths=_counted(self.prefix_lengths, new_keys, 1),
         )
 
