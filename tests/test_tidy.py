@@ -104,7 +104,18 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "broker": (),
     "client": (),
     "pipeline": ("java", "loop_thread", "one_sentence", "option_values"),
-    "cli": ("common", "main", "outcomes", "own_command", "suggestions", "terminal", "times"),
+    "cli": (
+        "common",
+        "examples",
+        "main",
+        "outcomes",
+        "own_command",
+        "parser",
+        "profiles",
+        "suggestions",
+        "terminal",
+        "times",
+    ),
 }
 """Modules outside of rooms that rooms may import."""
 

@@ -14,7 +14,8 @@ from ottla.bench.arguments import BENCHES, OPTIONS
 from ottla.bench.clusters import MEASUREMENTS
 from ottla.bench.load import Load
 from ottla.bench.result import Result
-from ottla.cli.main import Parser, run
+from ottla.cli.main import run
+from ottla.cli.parser import Parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("bench/README.md", "docs/faults.md", "docs/testing.md")

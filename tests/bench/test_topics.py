@@ -85,7 +85,7 @@ async def test_a_topic_that_the_user_names_is_kept_and_the_run_says_so(
     assert await bench("produce", "--count", COUNT, "--topic=mine") == 0
 
     assert await topics_of(ottla_cluster) == ["mine"]
-    assert "kept topic mine; 'ottla topic delete mine' deletes it" in capsys.readouterr().err
+    assert "kept topic mine" in capsys.readouterr().err
     assert await bench("consume", "--count", COUNT, "--topic=mine") == 0
 
 
@@ -149,6 +149,4 @@ def test_a_cluster_that_has_gone_is_named_with_what_is_left_in_it(
     with open_topics("localhost:1", None, is_kept=False) as topics:
         name = topics.claim(topics.name)
 
-    told = capsys.readouterr().err
-    assert f"topic {name} could not be deleted" in told
-    assert f"'ottla topic delete {name}' deletes it" in told
+    assert f"topic {name} could not be deleted" in capsys.readouterr().err

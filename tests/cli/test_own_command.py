@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.main import run
 from ottla.cli.own_command import as_typed
+from ottla.cli.terminal import note
 
 
 def make_program(path: Path) -> str:
@@ -40,3 +42,24 @@ def test_a_program_that_the_shell_would_not_find_is_named_by_its_path(
 def test_a_module_is_called_as_one(tmp_path: Path) -> None:
     found = as_typed("/site-packages/ottla/cli/__main__.py", None, tmp_path)
     assert found == f"{sys.executable} -m ottla.cli"
+
+
+def test_another_program_that_runs_our_commands_is_not_named(tmp_path: Path) -> None:
+    assert as_typed("/usr/lib/pytest/__main__.py", None, tmp_path) == "ottla"
+
+
+def test_messages_and_help_name_commands_as_the_user_can_type_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = make_program(tmp_path / ".venv/bin/ottla")
+    monkeypatch.setattr(sys, "argv", [program])
+    monkeypatch.chdir(tmp_path)
+
+    assert run(["status", "--dir", str(tmp_path)]) == 1
+    assert "start the cluster with '.venv/bin/ottla up'" in capsys.readouterr().err
+    assert run(["topic", "creat"]) == 1
+    assert "see '.venv/bin/ottla topic --help'" in capsys.readouterr().err
+    assert run(["produce", "--help"]) == 0
+    assert "| .venv/bin/ottla produce" in capsys.readouterr().out
+    note("nothing was changed; 'ottla broker remove 3 --yes' does it")
+    assert "'.venv/bin/ottla broker remove 3 --yes'" in capsys.readouterr().err

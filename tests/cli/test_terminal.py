@@ -111,3 +111,47 @@ def test_one_module_prints() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Name) and node.id == "print":
                 assert path.name == "terminal.py", f"{path.name}:{node.lineno} prints by itself"
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_terminal", "expected"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_only_terminals_get_colours_and_the_environment_decides_otherwise(
+    environment: dict[str, str],
+    is_terminal: bool,
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    stream = SimpleNamespace(isatty=lambda: is_terminal)
+
+    assert terminal.is_coloured(stream) is expected  # type: ignore[arg-type]
+
+
+def test_lines_are_coloured_by_their_beginnings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    colours = {"healthy": terminal.Colour.GREEN}
+    terminal.say_block("healthy\nunhealthy", colours=colours)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    terminal.say_block(f"healthy\n{HOSTILE.partition(chr(10))[0]}", colours=colours)
+    terminal.complain("ottla topic: no")
+    terminal.complain(HOSTILE)
+
+    printed = capsys.readouterr()
+    assert printed.out.startswith("healthy\nunhealthy\n\033[32mhealthy\033[0m\ng\\x1b]0;owned")
+    assert printed.err.startswith("\033[31mottla topic\033[0m: no\n")
+    assert SHOWN in printed.err

@@ -309,10 +309,10 @@ def test_a_brokers_loggers_say_more_until_told_otherwise(cluster: Processes) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--topic", "nowhere", "retention.ms=1"], "see 'ottla topic list'"),
+        (["--topic", "nowhere", "retention.ms=1"], "cli topic list'"),
         (["--cluster", "retention.ms=1"], "Unknown broker config name"),
         (["--cluster", "node.id=1"], "set it in the broker's file"),
-        (["--broker", "9", "max.connections=5"], "see 'ottla broker list'"),
+        (["--broker", "9", "max.connections=5"], "cli broker list'"),
         (["--cluster", "log.segment.bytes=5"], "must be an integer of at least 1048576"),
         (["--cluster", "retention.ms"], "KEY=VALUE"),
     ],

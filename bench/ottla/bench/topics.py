@@ -56,16 +56,16 @@ class RunTopics:
         if not names:
             return
         if self._is_kept:
-            _note(f"kept {_listed(names)}; {_cure(names)}")
+            _note(f"kept {_listed(names)}")
             return
         try:
             left = trio.run(partial(_delete, self._bootstrap, names))
         except (OttlaError, OSError, KeyboardInterrupt) as error:
             reason = str(error) or "interrupted"
-            _note(f"{_listed(names)} could not be deleted ({reason}); {_cure(names)}")
+            _note(f"{_listed(names)} could not be deleted ({reason})")
             return
         for name, reason in left.items():
-            _note(f"topic {name} could not be deleted ({reason}); {_cure([name])}")
+            _note(f"topic {name} could not be deleted ({reason})")
 
 
 @contextmanager
@@ -117,10 +117,6 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _listed(names: Sequence[str]) -> str:
     return f"topic{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
-def _cure(names: Sequence[str]) -> str:
-    return f"'ottla topic delete {' '.join(names)}' deletes {'it' if len(names) == 1 else 'them'}"
 
 
 def _note(text: str) -> None:

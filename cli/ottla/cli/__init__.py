@@ -2,8 +2,11 @@
 
 main.py      the table of commands, and exit codes: start here
 terminal.py  everything that is printed
+parser.py    the parser of a command
+examples.py  one example of each subcommand
 common.py    arguments that several commands share, the connection to the cluster
 outcomes.py  results of changes, one line each
+profiles.py  clusters under a name, in the user's config.toml
 suggestions.py  what a misspelt word was meant to be
 times.py     durations and points in time as people write them
 version.py   `ottla version`

@@ -1,21 +1,28 @@
-"""What commands share: where the cluster is, and how tables and JSON are printed."""
+"""What commands share: where the cluster is, and how tables and JSON are printed.
+
+The options of the connection are declared and resolved here alone.  An option is above the
+environment, and the environment above a profile: see `bootstrap_of`.
+"""
 
 import argparse
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ottla.cli.terminal import say_block, say_json
+from ottla.cli.terminal import Colour, say_block, say_json
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.model.visible_text import visible
-from ottla.node.properties import parse_properties
+
+if TYPE_CHECKING:
+    from ottla.cli.profiles import Profile
 
 DIRECTORY_DEFAULT = "ottla-data"
 BOOTSTRAP_DEFAULT = "localhost:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+PROFILE_VARIABLE = "OTTLA_PROFILE"
 CLUSTER_FILE = "cluster.json"
 NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id": str}
 """What a node of a cluster's file may have."""
@@ -28,21 +35,28 @@ UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000,
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --bootstrap-server and --dir, either of which names a cluster."""
+    """Add --bootstrap-server, --dir and --profile, each of which names a cluster, and the login."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--bootstrap-server",
         "--bootstrap",
         metavar="HOST:PORT,…",
-        help=f"brokers to ask first (default: ${BOOTSTRAP_VARIABLE}, else the cluster of --dir, "
-        f"else {BOOTSTRAP_DEFAULT})",
+        help=f"addresses of brokers (default: ${BOOTSTRAP_VARIABLE}, else of the profile, else of "
+        f"the cluster of --dir, else {BOOTSTRAP_DEFAULT})",
     )
     where.add_argument("--dir", help=f"directory of 'ottla up' (default: {DIRECTORY_DEFAULT})")
     parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help=f"address and login in ~/.config/ottla/config.toml (default: ${PROFILE_VARIABLE}, "
+        "else none)",
+    )
+    parser.add_argument(
         "--command-config",
         metavar="FILE",
-        help="settings of the login, as Kafka's tools have them: security.protocol, "
-        "sasl.mechanism, and sasl.jaas.config or sasl.username and sasl.password",
+        help="file with the settings of the login, as for Kafka's tools: security.protocol, "
+        "sasl.mechanism, and sasl.jaas.config or sasl.username and sasl.password (default: those "
+        "of the profile)",
     )
 
 
@@ -65,14 +79,25 @@ def add_isolation_argument(parser: argparse.ArgumentParser) -> None:
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Return the addresses a command was told, or those of the directory's cluster.
 
-    What this task asks from now on is asked as the user of --command-config.
+    The first that is given counts: --bootstrap-server or --dir, --profile, OTTLA_BOOTSTRAP, the
+    profile of OTTLA_PROFILE, the directory that is there.  What this task asks from now on is asked
+    as the user of --command-config, else of the profile.
     """
+    profile = _profile_of(arguments)
     if arguments.command_config:
-        use_login(arguments.command_config)
-    text = arguments.bootstrap_server
+        from ottla.cli.profiles import read_settings
+
+        use_login(read_settings(Path(arguments.command_config), "--command-config"))
+    elif profile is not None:
+        use_login(profile.settings, f"profile {profile.name}: ")
+    text: str | None = arguments.bootstrap_server
     source = "--bootstrap-server"
+    if text is None and arguments.profile and profile is not None:
+        text, source = profile.bootstrap, f"bootstrap of profile {profile.name}"
     if text is None and arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE):
         text, source = os.environ[BOOTSTRAP_VARIABLE], BOOTSTRAP_VARIABLE
+    if text is None and profile is not None and profile.bootstrap:
+        text, source = profile.bootstrap, f"bootstrap of profile {profile.name}"
     if text is None:
         path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLUSTER_FILE
         if path.exists():
@@ -89,17 +114,31 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         ) from None
 
 
-def use_login(path: str) -> None:
-    """Ask as the user of a file of settings; ConfigError names what cannot be honoured."""
+def _profile_of(arguments: argparse.Namespace) -> "Profile | None":
+    """Return the profile that the command was told; none where --dir names a local cluster."""
+    if arguments.profile and arguments.dir is not None:
+        raise ConfigError("--profile", "names another cluster than --dir; leave out one of them")
+    name, source = arguments.profile, "--profile"
+    if not name and arguments.dir is None:
+        name, source = os.environ.get(PROFILE_VARIABLE), PROFILE_VARIABLE
+    if not name:
+        return None
+    # Most commands have no profile and read no TOML.
+    from ottla.cli.profiles import read_profile
+
+    return read_profile(name, source)
+
+
+def use_login(texts: Mapping[str, str], source: str = "") -> None:
+    """Ask as the user whom settings name; ConfigError names what cannot be honoured."""
     # No command that opens no connection needs what a login is made of.
     from ottla.client.network.login import LOGIN
     from ottla.model.settings.client_security import login_of
 
     try:
-        texts = parse_properties(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("--command-config", f"{path} cannot be read: {error}") from None
-    LOGIN.set(login_of(texts))
+        LOGIN.set(login_of(texts))
+    except ConfigError as error:
+        raise ConfigError(f"{source}{error.setting}", error.problem) from None
 
 
 def read_cluster_file(path: Path) -> dict[str, Any]:
@@ -146,7 +185,7 @@ def print_json(value: Any) -> None:
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns that line up; numbers to the right, texts to the left."""
-    say_block(table(headers, rows))
+    say_block(table(headers, rows), colours={headers[0]: Colour.BOLD})
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
-from ottla.cli.suggestions import cure_of_usage, did_you_mean
+from ottla.cli.parser import Parser
+from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import complain, say_block
-from ottla.model.visible_text import visible
 
 OK = 0
 REFUSED = 1
@@ -84,17 +84,6 @@ COMMANDS = {
     ),
     "version": Command("ottla.cli.version", "print the version"),
 }
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose usage errors end with code 1 and one sentence."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print what is wrong and how to find out more; end with code 1."""
-        # Python's own list of choices stands in the help, to which the sentence points.
-        short = message.partition(" (choose from")[0]
-        cure = cure_of_usage(self, message)
-        self.exit(REFUSED, visible(f"{self.prog}: {short}{cure}; see '{self.prog} --help'") + "\n")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -18,8 +18,10 @@ def as_typed(program: str, on_path: str | None, directory: Path) -> str:
     `on_path` is what the shell finds under the name `ottla`.
     """
     started = Path(program)
-    if started.name != "ottla":
+    if started.parts[-2:] == ("cli", "__main__.py"):
         return f"{shlex.quote(_from(directory, Path(sys.executable)))} -m ottla.cli"
+    if started.name != "ottla":
+        return "ottla"  # another program that runs our commands
     if on_path is not None and os.path.realpath(on_path) == os.path.realpath(directory / started):
         return "ottla"
     return shlex.quote(_from(directory, started))

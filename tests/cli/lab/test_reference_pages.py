@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.lab.cli_page import cli_page
 from ottla.cli.lab.client_page import REFERENCE_BEGIN, undocumented, with_reference
 from ottla.cli.lab.reference_pages import (
     FEATURES_BEGIN,
-    cli_page,
     compatibility_page,
     metrics_page,
     settings_page,

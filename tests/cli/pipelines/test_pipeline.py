@@ -11,7 +11,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from ottla.cli.main import Parser, run
+from ottla.cli.main import run
+from ottla.cli.parser import Parser
 from ottla.cli.pipelines import pipeline_common, pipeline_start
 from ottla.cli.pipelines.pipeline import VERBS, configure
 from ottla.cli.pipelines.pipeline_archive import archive_options, default_name, span_of

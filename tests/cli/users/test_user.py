@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from ottla.cli.common import bootstrap_of, use_login
+from ottla.cli.profiles import read_settings
 from ottla.cli.users import user
 from ottla.cli.users.password import PASSWORD_VARIABLE, read_password
 from ottla.client.admin import open_admin
@@ -80,7 +81,7 @@ def test_a_login_is_read_from_the_files_of_other_tools(tmp_path: Path, text: str
     path.write_text("security.protocol=SASL_PLAINTEXT\n" + text)
 
     async def body() -> SaslLogin | None:
-        use_login(str(path))
+        use_login(read_settings(path, "--command-config"))
         return LOGIN.get()
 
     found = trio.run(body)
@@ -113,6 +114,6 @@ def test_a_login_that_cannot_be_honoured_is_refused(
     path = tmp_path / "client.properties"
     path.write_text(text + "\n")
     with pytest.raises(ConfigError) as caught:
-        use_login(str(path))
+        use_login(read_settings(path, "--command-config"))
     assert str(caught.value).startswith(sentence)
     assert "hush" not in str(caught.value)

@@ -18,7 +18,7 @@ from ottla.cli.common import (
     run_async,
     table,
 )
-from ottla.cli.terminal import clear_screen, say_block
+from ottla.cli.terminal import Colour, clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ConfigError, RefusedError
@@ -30,6 +30,13 @@ UNHEALTHY = 2
 TIMEOUT_S = 10.0
 WATCH_S = 2.0
 """Between two looks of --watch."""
+COLOURS = {
+    "healthy": Colour.GREEN,
+    "NOT HEALTHY": Colour.RED,
+    "unreachable": Colour.RED,
+    "  warning": Colour.YELLOW,
+    "BROKER": Colour.BOLD,
+}
 RATE_INTERVAL_S = 1.0
 """Between the two looks that say how fast a recovery is: less is a guess, more is waited for."""
 
@@ -56,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.format == "json":
             print_json(found)
         else:
-            say_block(shown(found))
+            say_block(shown(found), colours=COLOURS)
         return HEALTHY if found["healthy"] else UNHEALTHY
 
     return run_async(body)
@@ -70,7 +77,7 @@ async def _watch(look: Callable[[], Awaitable[dict[str, Any]]]) -> NoReturn:
         except (RefusedError, ConnectionLostError) as error:
             text = f"unreachable: {error}"
         clear_screen()
-        say_block(text, is_flushed=True)
+        say_block(text, is_flushed=True, colours=COLOURS)
         await trio.sleep(WATCH_S)
 
 

@@ -11,4 +11,7 @@ jepsen_bugs.py    runs with planted bugs
 jepsen_view.py    tables of a run
 jepsen_serve.py   stored reports over HTTP
 reference_pages.py  the generated pages of docs/
+cli_page.py       docs/cli.md
+client_page.py    the reference in docs/client.md
+markdown.py       tables
 """

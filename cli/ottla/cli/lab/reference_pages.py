@@ -6,17 +6,15 @@ features in README.md, and the reference in client.md.  A test compares the comm
 what is written here.
 """
 
-import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 
 import trio
 
 from ottla.broker.broker_core import BROKER_API_KEYS
+from ottla.cli.lab.cli_page import cli_page
 from ottla.cli.lab.client_page import with_reference
-from ottla.cli.main import COMMANDS, Parser
+from ottla.cli.lab.markdown import NOTICE, code, table
 from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.model.ids import NodeId
@@ -32,7 +30,6 @@ from ottla.model.settings.topic import TopicConfig
 from ottla.telemetry.instruments import Registry
 from ottla.wire.apis import API, API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER, OWN_KEYS_FROM
 
-NOTICE = "<!-- Written by `make docs`; a test compares it with the declarations. -->\n"
 EARLY_API_KEYS = {API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER}
 MISSING = {
     "quotas": (48, 49),
@@ -70,13 +67,6 @@ FEATURES = (
 FEATURES_BEGIN, FEATURES_END = "<!-- features: begin -->\n", "<!-- features: end -->\n"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
-
-
 def features_table() -> str:
     """Return which features of Kafka work."""
     return table(("feature of Kafka", "works", "note"), FEATURES)
@@ -87,11 +77,6 @@ def with_features(readme: str) -> str:
     before, _, rest = readme.partition(FEATURES_BEGIN)
     _, _, after = rest.partition(FEATURES_END)
     return before + FEATURES_BEGIN + features_table() + FEATURES_END + after
-
-
-def code(text: str) -> str:
-    """Return a text as code; nothing for an empty one."""
-    return f"`{text}`" if text else ""
 
 
 def settings_page() -> str:
@@ -123,59 +108,6 @@ def _setting_row(setting: Definition) -> tuple[str, ...]:
         setting.allowed(),
         setting.documentation + note,
     )
-
-
-def cli_page() -> str:
-    """Return docs/cli.md."""
-    text = (
-        f"{NOTICE}# The `ottla` command\n\nExit codes: 0 ok, 1 usage or refused, 2 unhealthy or "
-        "invalid, 3 unreachable, 4 unknown.\n"
-    )
-    for name, command in COMMANDS.items():
-        text += f"\n## `ottla {name}`\n\n{command.summary}\n"
-        for module_name in filter(None, (command.module, command.verbs_module)):
-            parser = Parser(prog=f"ottla {name}")
-            import_module(module_name).configure(parser)
-            text += "".join(_parser_sections(parser))
-    return text
-
-
-def _parser_sections(parser: argparse.ArgumentParser) -> Iterator[str]:
-    # argparse has no public way to list what was declared.
-    actions = parser._actions
-    rows = [
-        (_spelling(action), _meaning(action, parser))
-        for action in actions
-        if action.dest != "help" and not isinstance(action, argparse._SubParsersAction)
-    ]
-    if rows:
-        yield f"\n{table(('argument', 'meaning'), rows)}"
-    for action in actions:
-        if isinstance(action, argparse._SubParsersAction):
-            helps = {each.dest: each.help or "" for each in action._choices_actions}
-            for name, verb in action.choices.items():
-                yield f"\n### `{verb.prog}`\n\n{helps.get(name, '')}\n"
-                yield from _parser_sections(verb)
-
-
-def _spelling(action: argparse.Action) -> str:
-    names = ", ".join(action.option_strings)
-    if action.nargs == 0:
-        return code(names)
-    if action.choices and action.metavar is None:
-        return code(f"{names} {{{','.join(map(str, action.choices))}}}".strip())
-    value = action.metavar or action.dest.upper()
-    return code(f"{names} {value if isinstance(value, str) else ' '.join(value)}".strip())
-
-
-def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
-    text = (action.help or "") % {"default": action.default, "prog": parser.prog}
-    is_plain = isinstance(action.default, str | int | float) and not isinstance(
-        action.default, bool
-    )
-    if is_plain and "default" not in text and action.default != argparse.SUPPRESS:
-        text += f" (default: {action.default})"
-    return text.strip()
 
 
 def compatibility_page() -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.common import add_format_argument
-from ottla.cli.main import REFUSED, Parser
+from ottla.cli.main import REFUSED
+from ottla.cli.parser import Parser
 from ottla.cli.pipelines.pipeline_common import (
     ENDING,
     Shown,

@@ -35,7 +35,6 @@ def configure_remove(verbs: Any) -> argparse.ArgumentParser:
         description="Without --yes the moves are shown and nothing is changed. A run that was "
         "interrupted is resumed by the same command. Exit codes: 0 removed, 1 refused, 2 the "
         "broker was not stopped in time.",
-        epilog="Example: ottla broker remove 3 --yes",
     )
     parser.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
     parser.add_argument("--yes", action="store_true", help="do it (else: show it)")

@@ -24,7 +24,6 @@ def configure_unregister(verbs: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
         "unregister",
         help="remove a stopped broker that holds no replica from the cluster's metadata",
-        epilog="Example: ottla broker unregister 3",
     )
     parser.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
     parser.add_argument(

@@ -1,0 +1,46 @@
+"""The parser of a command: usage errors of one sentence, help with an example of each verb."""
+
+import argparse
+from typing import Any, NoReturn
+
+from ottla.cli.suggestions import cure_of_usage
+from ottla.cli.terminal import as_typed_here
+from ottla.model.visible_text import visible
+
+USAGE_ERROR = 1
+
+
+class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The verbs of a command; the help of each begins with its summary."""
+
+    def add_parser(self, name: str, **settings: Any) -> Any:
+        """Declare a verb."""
+        settings.setdefault("description", settings.get("help"))
+        return super().add_parser(name, **settings)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose usage errors end with code 1 and one sentence."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.register("action", "parsers", Verbs)
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and how to find out more; end with code 1."""
+        # Python's own list of choices stands in the help, to which the sentence points.
+        short = message.partition(" (choose from")[0]
+        cure = cure_of_usage(self, message)
+        hint = as_typed_here(f"; see '{self.prog} --help'")
+        self.exit(USAGE_ERROR, visible(f"{self.prog}: {short}{cure}{hint}") + "\n")
+
+    def format_help(self) -> str:
+        """Return the help, with an example."""
+        # Only help needs it.
+        from ottla.cli.examples import example_of
+
+        text = super().format_help()
+        example = example_of(self.prog)
+        if example:
+            text += f"\nexample:\n  {example}\n"
+        return as_typed_here(text)

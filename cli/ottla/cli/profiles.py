@@ -1,0 +1,118 @@
+"""Profiles: the address and the login of a cluster under a name, in the user's config.toml.
+
+    [profiles.prod]
+    bootstrap = "broker-1:9092,broker-2:9092"
+    security.protocol = "SASL_PLAINTEXT"
+    sasl.mechanism = "SCRAM-SHA-512"
+    sasl.username = "alice"
+    sasl.password = "…"
+
+Other keys than `bootstrap` and `command-config` (a file of keys) are those of --command-config.
+Only a command that is given a profile reads the file.
+"""
+
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ottla.cli.suggestions import did_you_mean
+from ottla.cli.terminal import note
+from ottla.model.errors import ConfigError
+from ottla.node.properties import parse_properties
+
+CONFIG_FOLDER_VARIABLE = "XDG_CONFIG_HOME"
+BOOTSTRAP_KEYS = ("bootstrap", "bootstrap.servers")
+COMMAND_CONFIG_KEY = "command-config"
+SECRET_ENDINGS = (".password", ".jaas.config", ".key")
+CONFIG_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a profile says."""
+
+    name: str
+    bootstrap: str | None
+    settings: Mapping[str, str]
+    """Settings of the login, by Kafka's keys."""
+
+
+def config_path() -> Path:
+    """Return where the user's config.toml is, whether or not it exists."""
+    folder = os.environ.get(CONFIG_FOLDER_VARIABLE) or "~/.config"
+    return Path(folder).expanduser() / "ottla" / "config.toml"
+
+
+def read_profile(name: str, source: str) -> Profile:
+    """Read a profile, which `source` has named; ConfigError says what is wrong with it."""
+    path = config_path()
+    profiles = _read(path, source).get("profiles", {})
+    if not isinstance(profiles, dict):
+        raise ConfigError(str(path), "has profiles that are no tables; write [profiles.NAME]")
+    if name not in profiles:
+        cure = did_you_mean(name, profiles)
+        raise ConfigError(source, f"is {name!r}, and {path} has no [profiles.{name}]{cure}")
+    found = profiles[name]
+    if not isinstance(found, dict):
+        raise ConfigError(str(path), f"has a profile {name} that is no table")
+    texts = dict(_flat(found, path))
+    told = [texts.pop(key) for key in BOOTSTRAP_KEYS if key in texts]
+    inherited = {}
+    if COMMAND_CONFIG_KEY in texts:
+        file = path.parent / Path(texts.pop(COMMAND_CONFIG_KEY)).expanduser()
+        inherited = read_settings(file, f"{path}: {COMMAND_CONFIG_KEY} of profile {name}")
+    warn_of_secrets(path, texts)
+    return Profile(name, told[0] if told else None, inherited | texts)
+
+
+def read_settings(path: Path, source: str) -> dict[str, str]:
+    """Read a file of Kafka's keys; ConfigError says which setting names it, and what is wrong."""
+    try:
+        texts = parse_properties(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(source, f"{path} cannot be read: {error}") from None
+    warn_of_secrets(path, texts)
+    return texts
+
+
+def warn_of_secrets(path: Path, texts: Mapping[str, str]) -> None:
+    """Warn of a file with a password that every user of the machine can read."""
+    if not any(key.endswith(SECRET_ENDINGS) for key in texts):
+        return
+    if path.stat().st_mode & stat.S_IROTH:
+        note(f"warning: every user can read {path}, which has a password; run chmod 600 {path}")
+
+
+def _read(path: Path, source: str) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(source, f"needs {path}, which cannot be read: {error.strerror}") from None
+    if len(data) > CONFIG_BYTES_MAX:
+        raise ConfigError(str(path), f"is larger than {CONFIG_BYTES_MAX} bytes")
+    try:
+        return tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(str(path), f"is not TOML: {error}") from None
+
+
+def _flat(table: Mapping[str, Any], path: Path, before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield a table's keys with dots, as Kafka writes them, and their values as texts."""
+    for name, value in table.items():
+        key = f"{before}{name}"
+        match value:
+            case dict():
+                yield from _flat(value, path, f"{key}.")
+            case bool():
+                yield key, str(value).lower()
+            case str() | int() | float():
+                yield key, str(value)
+            case list() if all(isinstance(one, str) for one in value):
+                yield key, ",".join(value)
+            case _:
+                raise ConfigError(f"{path}: {key}", "must be a text, a number, true or false")
