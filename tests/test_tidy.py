@@ -128,7 +128,7 @@ RIDDLES = {
     "no more": 29,
     "nobody": 263,
     "[Ss]ay whether": 0,
-    "so many": 57,
+    "so many": 56,
     "[Ww]hoever": 138,
 }
 """Words that a reader has to decode, and how often the tree still has them."""

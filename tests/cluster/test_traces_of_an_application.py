@@ -1,8 +1,14 @@
-"""The program of docs/telemetry.md, as pasted: its trace arrives at an OTLP collector."""
+"""The program of docs/telemetry.md, as pasted: one trace at a collector, through the broker.
 
+With `OTTLA_OTELCOL=PROGRAM` it goes to an OpenTelemetry collector, too.
+"""
+
+import os
 import re
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +32,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "telemetry.md"
 PATIENCE_S = 120
+NAME = "service.name"
+OTELCOL = os.environ.get("OTTLA_OTELCOL")
 
 
 class TraceCollector(TraceServiceServicer):
@@ -33,6 +41,8 @@ class TraceCollector(TraceServiceServicer):
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self.services: list[str] = []
+        """Of each span, `service.name` of its resource."""
         self._server = grpc.server(ThreadPoolExecutor(1))
         # The generated code has no types.
         add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
@@ -43,7 +53,9 @@ class TraceCollector(TraceServiceServicer):
         self, request: ExportTraceServiceRequest, context: object
     ) -> ExportTraceServiceResponse:
         for part in request.resource_spans:
+            names = [at.value.string_value for at in part.resource.attributes if at.key == NAME]
             for scope in part.scope_spans:
+                self.services += names * len(scope.spans)
                 self.spans += scope.spans
         return ExportTraceServiceResponse()
 
@@ -65,23 +77,90 @@ def program() -> str:
     return str(found)
 
 
-def test_the_program_of_the_page_is_one_trace(
-    plan_cluster: Any, collector: TraceCollector, tmp_path: Path
-) -> None:
-    cluster = plan_cluster(controllers=1, brokers=1)
+def run_program(plan_cluster: Any, collector_port: int, tmp_path: Path) -> None:
+    """Run the page's program against a cluster that traces what it is asked to, and little else."""
+    cluster = plan_cluster(
+        controllers=1,
+        brokers=1,
+        telemetry_otlp_endpoint=f"grpc://127.0.0.1:{collector_port}",
+        telemetry_traces_sample_ratio="0.000001",
+    )
     cluster.start("controller")
     cluster.start("broker")
     text = program().replace("localhost:9092", cluster.bootstrap)
-    text = text.replace("localhost:4317", f"127.0.0.1:{collector.port}")
+    text = text.replace("localhost:4317", f"127.0.0.1:{collector_port}")
     script = tmp_path / "shop.py"
     script.write_text(text)
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     assert (done.stdout, done.stderr) == ("b'one coffee'\n", "")
-    spans = {span.name: span for span in collector.spans}
-    assert set(spans) == {"send orders", "poll orders", "process orders"}
-    sent, processed = spans["send orders"], spans["process orders"]
-    assert processed.trace_id == sent.trace_id
-    assert processed.parent_span_id == sent.span_id
-    assert [link.span_id for link in spans["poll orders"].links] == [sent.span_id]
+    cluster.stop_all()
+
+
+def test_the_program_of_the_page_is_one_trace_through_the_broker(
+    plan_cluster: Any, collector: TraceCollector, tmp_path: Path
+) -> None:
+    run_program(plan_cluster, collector.port, tmp_path)
+
+    spans = {
+        (service, span.name): span
+        for service, span in zip(collector.services, collector.spans, strict=True)
+    }
+    assert len(spans) == len(collector.spans)
+    sent, asked = spans["shop", "send orders"], spans["shop", "Produce"]
+    polled, processed = spans["shop", "poll orders"], spans["shop", "process orders"]
+    served = spans["ottla", "Produce"]
+    parts = [spans["ottla", name] for name in ("receive", "append", "answer")]
+    assert {service for service, _ in spans} == {"shop", "ottla"}
+    assert {span.trace_id for span in spans.values() if span is not polled} == {sent.trace_id}
+    assert asked.parent_span_id == processed.parent_span_id == sent.span_id
+    assert served.parent_span_id == asked.span_id
+    assert {part.parent_span_id for part in parts} == {served.span_id}
+    assert [link.span_id for link in polled.links] == [sent.span_id]
+
+
+@pytest.mark.skipif(OTELCOL is None, reason="set OTTLA_OTELCOL to an OpenTelemetry collector")
+def test_the_program_of_the_page_is_one_trace_at_an_opentelemetry_collector(
+    plan_cluster: Any, tmp_path: Path
+) -> None:
+    assert OTELCOL is not None
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config, log = tmp_path / "collector.yaml", tmp_path / "collector.txt"
+    config.write_text(COLLECTOR_CONFIG.format(port=port))
+    with log.open("w") as output:
+        running = subprocess.Popen([OTELCOL, "--config", config], stdout=output, stderr=output)
+    try:
+        ends_s = time.monotonic() + PATIENCE_S
+        while "Everything is ready" not in log.read_text():
+            assert running.poll() is None and time.monotonic() < ends_s, log.read_text()
+            time.sleep(0.05)
+        run_program(plan_cluster, port, tmp_path)
+    finally:
+        running.terminate()
+        running.wait(PATIENCE_S)
+    traces = re.findall(r"Trace ID +: (\w+)\n.*\n.*\n +Name +: (.+)", log.read_text())
+    (sent,) = [trace for trace, name in traces if name == "send orders"]
+    assert sorted(name for trace, name in traces if trace == sent) == [
+        "Produce",
+        "Produce",
+        "answer",
+        "append",
+        "process orders",
+        "receive",
+        "send orders",
+    ]
+
+
+COLLECTOR_CONFIG = """
+receivers:
+  otlp: {{protocols: {{grpc: {{endpoint: "127.0.0.1:{port}"}}}}}}
+exporters:
+  debug: {{verbosity: detailed}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines:
+    traces: {{receivers: [otlp], exporters: [debug]}}
+    metrics: {{receivers: [otlp], exporters: [debug]}}
+"""

@@ -1,7 +1,7 @@
 """Real collectors on loopback, gRPC and HTTP: what arrives, what an outage costs, who is obeyed."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,13 +15,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint, parse_otlp_endpoints
+from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
 from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp import decode, label
 from ottla.telemetry.otlp_exporter_driver import OtlpExporter, OtlpSender, open_sender
 from ottla.telemetry.otlp_http_driver import retry_after_ms
-from ottla.telemetry.otlp_outcomes import TRACES
 
 Build = Callable[..., Any]
 
@@ -62,7 +61,7 @@ def make_push(labels_of: Build, counter: Build, pushed: Build) -> Callable[[int]
 
 def open_exporter(endpoint: OtlpEndpoint, **settings: Any) -> tuple[OtlpExporter, Watched]:
     config = ExporterConfig(linger_ms=0, **settings)  # virtual time is for the back-off
-    watched = Watched(open_sender(endpoint, config, "metrics"))
+    watched = Watched(open_sender(endpoint, config))
     rng: Any = HalfChance()
     return OtlpExporter(endpoint, config, rng, sender=watched), watched
 
@@ -150,7 +149,7 @@ async def test_offering_to_a_collector_that_hangs_costs_nothing_and_ends_with_th
 
 
 async def send_once(collector: Any, **settings: Any) -> ExportOutcome:
-    sender = open_sender(collector.endpoint(), ExporterConfig(**settings), "metrics")
+    sender = open_sender(collector.endpoint(), ExporterConfig(**settings))
     try:
         return await sender.send(b"")
     finally:
@@ -161,7 +160,7 @@ async def test_headers_are_sent_and_the_body_is_packed_when_that_is_set(
     collector: Any, make_push: Callable[[int], LabelledPush]
 ) -> None:
     config = ExporterConfig(otlp_headers=(("authorization", "Bearer x"),), otlp_compression="gzip")
-    sender = open_sender(collector.endpoint(), config, "metrics")
+    sender = open_sender(collector.endpoint(), config)
     outcome = await sender.send(make_push(7).otlp)
     sender.close()
     assert outcome.verdict is ExportVerdict.SENT
@@ -268,12 +267,3 @@ async def test_a_call_ends_when_the_node_stops(
                 nursery.cancel_scope.cancel()
     finally:
         may_go.set()
-
-
-def test_traces_go_to_their_own_service() -> None:
-    endpoints: Sequence[OtlpEndpoint] = parse_otlp_endpoints("grpc://h,http://h/base")
-    senders: list[Any] = [open_sender(each, ExporterConfig(), TRACES) for each in endpoints]
-    assert [sender._path for sender in senders] == [
-        "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-        "/base/v1/traces",
-    ]

@@ -8,7 +8,6 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
     MetricsData,
 )
-from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from ottla.telemetry.instruments import Family, Histogram, MetricKind, Summary
 from ottla.telemetry.own_otlp import (
@@ -17,7 +16,6 @@ from ottla.telemetry.own_otlp import (
     messages_of,
     resource_of,
 )
-from ottla.telemetry.spans import TraceSpan, traces_message
 
 START_NS, NOW_NS = 1_000, 2_000
 NODE = {"service.name": "ottla", "service.instance.id": "1"}
@@ -105,37 +103,3 @@ def test_many_points_are_told_in_messages_that_collectors_take() -> None:
 
 def test_a_family_without_samples_and_a_registry_without_families_send_nothing() -> None:
     assert messages([Family("ottla_x", MetricKind.GAUGE, "X.", (), ()), None]) == []
-
-
-def test_spans_become_a_trace() -> None:
-    root = TraceSpan(
-        trace_id=b"t" * 16,
-        span_id=b"r" * 8,
-        parent_id=b"",
-        name="Produce",
-        start_ns=5,
-        end_ns=9,
-        is_server=True,
-        attributes=(("rpc.method", "Produce"),),
-    )
-    part = TraceSpan(
-        trace_id=b"t" * 16,
-        span_id=b"c" * 8,
-        parent_id=b"r" * 8,
-        name="append",
-        start_ns=6,
-        end_ns=8,
-    )
-
-    data = TracesData.FromString(traces_message([root, part], NODE))
-
-    (node,) = data.resource_spans
-    assert texts(node.resource.attributes) == NODE
-    first, second = node.scope_spans[0].spans
-    assert (first.name, first.kind, texts(first.attributes)) == (
-        "Produce",
-        2,
-        {"rpc.method": "Produce"},
-    )
-    assert second.parent_span_id == first.span_id
-    assert (second.start_time_unix_nano, second.end_time_unix_nano) == (6, 8)

@@ -1,12 +1,14 @@
 """Frames; headers, against their own schemas and against bytes written out by hand."""
 
 import random
+import struct
 
 import pytest
 
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec, headers
 from ottla.wire.apis import API, API_VERSIONS, PRODUCE, message_module
+from ottla.wire.codec_runtime import write_uvarint
 from ottla.wire.headers import RequestHeader, frame, frame_length
 
 # The headers in use are written by hand; their schemas are for comparison.
@@ -127,3 +129,47 @@ def test_a_length_is_read_where_it_stands() -> None:
 def test_a_negative_or_too_large_length_is_refused(length: int) -> None:
     with pytest.raises(ProtocolError):
         frame_length(length.to_bytes(4, signed=True), bytes_max=256)
+
+
+CONTEXT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize("client_id", [None, "", "shop"])
+def test_a_trace_context_is_read_from_the_tagged_fields_of_a_header(client_id: str | None) -> None:
+    frame = headers.encode_request_header(0, 9, 7, client_id, CONTEXT) + b"body"
+
+    header = headers.decode_request_header(frame)
+
+    assert (header.client_id, frame[header.body_at :]) == (client_id, b"body")
+    assert headers.trace_context_of(memoryview(frame), header.body_at) == CONTEXT
+
+
+def test_a_header_without_tagged_fields_has_and_gets_no_trace_context() -> None:
+    for version, context in ((8, CONTEXT), (8, None), (9, None)):
+        frame = headers.encode_request_header(0, version, 7, "shop", context) + b"body"
+        assert frame == headers.encode_request_header(0, version, 7, "shop") + b"body"
+        body_at = headers.decode_request_header(frame).body_at
+        assert headers.trace_context_of(memoryview(frame), body_at) is None
+
+
+def test_a_trace_context_stands_among_other_tagged_fields() -> None:
+    before, own, after = b"\0\3abc", b"\xa0\x9c\1\x37" + CONTEXT, b"\xa1\x9c\1\1z"
+    fixed = struct.pack(">hhih", 0, 9, 7, -1)
+    for tags, expected in (
+        (b"\3" + before + own + after, CONTEXT),
+        (b"\2" + before + after, None),
+        (b"\1" + before, None),
+        (b"\1\xa0\x9c\1\5short", None),
+    ):
+        frame = fixed + tags + b"body"
+        body_at = headers.decode_request_header(frame).body_at
+        assert frame[body_at:] == b"body"
+        assert headers.trace_context_of(memoryview(frame), body_at) == expected
+
+
+def test_tagged_fields_of_a_header_are_bounded() -> None:
+    count = headers.TAGS_BYTES_MAX
+    frame = struct.pack(">hhih", 0, 9, 7, -1) + write_uvarint(count) + b"\0\0" * count
+
+    with pytest.raises(ProtocolError):
+        headers.decode_request_header(frame)

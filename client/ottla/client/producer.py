@@ -54,6 +54,9 @@ gets a new id."""
 class Producer:
     """A producer at work; made by `open_producer`."""
 
+    link_class = ProducerLink
+    """What its connections to brokers are."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -352,7 +355,7 @@ class Producer:
     def _link(self, node: NodeId) -> ProducerLink:
         link = self._links.get(node)
         if link is None:
-            link = self._links[node] = ProducerLink(
+            link = self._links[node] = self.link_class(
                 node,
                 cluster=self._cluster,
                 gathered=self._gathered,

@@ -8,7 +8,8 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from ottla.client.instrumentation.instruments import SEND, attributes_of, instruments
-from ottla.client.produce.delivery import Delivery
+from ottla.client.instrumentation.produce_spans import SENDERS_MAX, TracedProducerLink
+from ottla.client.produce.delivery import Delivery, note_sender
 from ottla.client.produce.record_arguments import checked_headers
 from ottla.client.producer import Producer
 from ottla.model.errors import RefusedError
@@ -47,7 +48,9 @@ class RecordSpan:
         return TracedHeaders(encode_headers([*kept, *added]))
 
     def follow(self, delivery: Delivery) -> None:
-        """End with the record's delivery report."""
+        """End with the record's delivery report; the request that brings it learns this span."""
+        if self._span.get_span_context().trace_flags.sampled:
+            note_sender(delivery, self._span, count_max=SENDERS_MAX)
         delivery.when_settled(lambda: self._on_settled(delivery))
 
     def fail(self, error: BaseException) -> None:
@@ -77,6 +80,8 @@ class RecordSpan:
 
 class TracedProducer(Producer):
     """A producer of a program that has set a provider; `send_run` makes no spans."""
+
+    link_class = TracedProducerLink
 
     async def send(
         self,

@@ -34,6 +34,6 @@ prometheus_text.py        a registry as Prometheus's text
 metrics_http_driver.py    GET /metrics
 loop_pause_driver.py      how long the loop is held, and idle
 own_otlp.py               a registry as OTLP
-spans.py                  traces as OTLP
-own_metrics_driver.py     sends both to collectors
+own_metrics_driver.py     sends that to collectors
+otel_sdk_driver.py        OpenTelemetry's SDK, which sends spans to collectors
 """

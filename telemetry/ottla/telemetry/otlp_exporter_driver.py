@@ -13,7 +13,6 @@ from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
 from ottla.telemetry.batching_driver import BatchingExporter
 from ottla.telemetry.export_queue import ExportOutcome
 from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.otlp_outcomes import METRICS
 
 
 class OtlpSender(Protocol):
@@ -37,12 +36,10 @@ class OtlpExporter:
         config: ExporterConfig,
         rng: Rng,
         *,
-        signal: str = METRICS,
         sender: OtlpSender | None = None,
     ) -> None:
-        self._sender = sender or open_sender(endpoint, config, signal)
-        suffix = "" if signal == METRICS else f" {signal}"
-        self._batching = BatchingExporter(f"{endpoint}{suffix}", self._deliver, config, rng)
+        self._sender = sender or open_sender(endpoint, config)
+        self._batching = BatchingExporter(str(endpoint), self._deliver, config, rng)
         self.name = self._batching.name
         self.offer = self._batching.offer
         self.flush = self._batching.flush
@@ -62,12 +59,12 @@ class OtlpExporter:
         return await self._sender.send(b"".join([push.otlp for push in batch]))
 
 
-def open_sender(endpoint: OtlpEndpoint, config: ExporterConfig, signal: str) -> OtlpSender:
+def open_sender(endpoint: OtlpEndpoint, config: ExporterConfig) -> OtlpSender:
     """Return what speaks to a collector; nothing is dialled before the first batch."""
     if endpoint.scheme.startswith("grpc"):
         from ottla.telemetry.otlp_grpc_driver import GrpcSender
 
-        return GrpcSender(endpoint, config, signal)
+        return GrpcSender(endpoint, config)
     from ottla.telemetry.otlp_http_driver import HttpSender
 
-    return HttpSender(endpoint, config, signal)
+    return HttpSender(endpoint, config)

@@ -6,7 +6,7 @@ API starts a call at once and tells of its end from its own thread, which wakes 
 """
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import trio
@@ -16,12 +16,12 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # it s
 
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
 from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
-from ottla.telemetry.otlp_outcomes import METRICS, TRACES, sent
+from ottla.telemetry.otlp_outcomes import sent
 
-PATHS = {
-    METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-    TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-}
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+PATH = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 RECONNECT_MS_MAX = 1_000
 """How soon gRPC dials again; the back-off above it decides how often that matters."""
 OPTIONS = (
@@ -47,18 +47,12 @@ DETAILS_KEY = "grpc-status-details-bin"
 class GrpcSender:
     """Speaks to one collector; owns the channel, which is made at the first batch."""
 
-    def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig, signal: str) -> None:
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        self._address = f"{host}:{endpoint.port}"
+    def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
+        self._address = _address_of(endpoint)
         self._is_encrypted = endpoint.scheme == "grpcs"
-        self._path = PATHS[signal]
         self._headers = config.otlp_headers
         self._timeout_ms = config.otlp_timeout_ms
-        self._compression = (
-            grpc.Compression.Gzip
-            if config.otlp_compression == "gzip"
-            else grpc.Compression.NoCompression
-        )
+        self._compression = _compression_of(config)
         self._channel: grpc.Channel | None = None
         self._export: Any = None
 
@@ -66,7 +60,7 @@ class GrpcSender:
         """Send an export request; every trouble with the collector is an outcome."""
         if self._channel is None:
             self._channel = self._open()
-            self._export = self._channel.unary_unary(self._path)  # bytes in, bytes out
+            self._export = self._channel.unary_unary(PATH)  # bytes in, bytes out
         ended = trio.Event()
         token = trio.lowlevel.current_trio_token()
 
@@ -98,6 +92,31 @@ class GrpcSender:
         if self._is_encrypted:
             return grpc.secure_channel(self._address, grpc.ssl_channel_credentials(), OPTIONS)
         return grpc.insecure_channel(self._address, OPTIONS)
+
+
+def span_exporter(endpoint: OtlpEndpoint, config: ExporterConfig) -> "SpanExporter":
+    """Return the OpenTelemetry SDK's exporter of spans, to the same collector in the same way."""
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    is_encrypted = endpoint.scheme == "grpcs"
+    return OTLPSpanExporter(
+        endpoint=f"{'https' if is_encrypted else 'http'}://{_address_of(endpoint)}",
+        insecure=not is_encrypted,
+        headers=config.otlp_headers,
+        timeout=config.otlp_timeout_ms / 1_000,
+        compression=_compression_of(config),
+    )
+
+
+def _address_of(endpoint: OtlpEndpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{host}:{endpoint.port}"
+
+
+def _compression_of(config: ExporterConfig) -> grpc.Compression:
+    if config.otlp_compression == "gzip":
+        return grpc.Compression.Gzip
+    return grpc.Compression.NoCompression
 
 
 def _outcome_of(call: Any) -> ExportOutcome:

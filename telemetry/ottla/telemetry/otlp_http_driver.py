@@ -27,9 +27,9 @@ RETRIABLE = {429, 502, 503, 504}
 class HttpSender:
     """Speaks to one collector; holds no connection between batches."""
 
-    def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig, signal: str) -> None:
+    def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
         self._endpoint = endpoint
-        self._path = f"{endpoint.path}/v1/{signal}"
+        self._path = f"{endpoint.path}/v1/metrics"
         self._timeout_seconds = config.otlp_timeout_ms / 1_000
         self._is_packed = config.otlp_compression == "gzip"
         self._headers = {

@@ -1,4 +1,4 @@
-"""The signals that are sent by OTLP, and the outcome that a collector's answer means.  Pure."""
+"""The outcome that a collector's answer means.  Pure."""
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -7,15 +7,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 
-METRICS = "metrics"
-TRACES = "traces"
-"""What is sent; a trace's request has the same shape around other contents."""
-
 
 def sent(answer: bytes) -> ExportOutcome:
     """Return the outcome of a batch that was taken, with what its answer leaves out."""
     try:
-        # The answer to traces has the same shape.
         partial = ExportMetricsServiceResponse.FromString(answer).partial_success
     except DecodeError:
         return ExportOutcome(verdict=ExportVerdict.SENT)

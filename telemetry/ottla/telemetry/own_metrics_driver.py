@@ -1,26 +1,20 @@
-"""Sends what a node tells of itself, numbers and traces, to OTLP collectors."""
+"""Sends the numbers of a node to OTLP collectors."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from importlib.metadata import version
 
 import trio
 
 from ottla.model.ids import NodeId
-from ottla.model.seams import Clock, Rng
-from ottla.model.settings.exporters import ExporterConfig
-from ottla.telemetry.exporter import Exporter, LabelledPush, Sink
+from ottla.model.seams import Clock
+from ottla.telemetry.exporter import LabelledPush, Sink
 from ottla.telemetry.instruments import Registry
-from ottla.telemetry.spans import TraceSpan, traces_message
 
 SLICE_NS = 2_000_000
 """How long the making of a message holds the loop."""
 
 NS_PER_MS = 1_000_000
-
-TRACES_INTERVAL_S = 1.0
-TRACES_PER_MESSAGE = 50
-"""Some milliseconds to write; more hold the loop longer."""
 
 
 def node_attributes(
@@ -30,21 +24,12 @@ def node_attributes(
     attributes = {
         "service.name": "ottla",
         "service.instance.id": str(node_id),
+        "service.version": version("ottla"),
         "kafka.cluster.id": cluster_id,
         "kafka.node.id": str(node_id),
         "kafka.node.role": role,
     }
     return attributes if rack is None else {**attributes, "cloud.availability_zone": rack}
-
-
-def open_trace_exporters(config: ExporterConfig, rng: Rng) -> list[Exporter]:
-    """Return a way out for traces to each collector, not yet running."""
-    from ottla.telemetry.otlp_exporter_driver import OtlpExporter
-    from ottla.telemetry.otlp_outcomes import TRACES
-
-    return [
-        OtlpExporter(endpoint, config, rng, signal=TRACES) for endpoint in config.otlp_endpoints
-    ]
 
 
 async def send_own_metrics(
@@ -74,34 +59,6 @@ async def send_own_metrics(
             push = LabelledPush(None, now_ms, message)
             for sink in sinks:
                 sink.offer([push])
-
-
-class SpanSource(Protocol):
-    """Holds spans until they are taken."""
-
-    def take(self, *, count_max: int, wall_offset_ns: int) -> list[TraceSpan]:
-        """Take so many traces; the offset is wall time less the stopwatch's."""
-        ...
-
-
-async def send_traces(
-    source: SpanSource,
-    sinks: Sequence[Sink],
-    *,
-    attributes: Mapping[str, str],
-    clock: Clock,
-    now_ns: Callable[[], int],
-) -> None:
-    """Offer finished traces to the sinks each second, until cancelled."""
-    while True:
-        await trio.sleep(TRACES_INTERVAL_S)
-        now_ms = clock.wall_ms()
-        offset_ns = now_ms * NS_PER_MS - now_ns()
-        while spans := source.take(count_max=TRACES_PER_MESSAGE, wall_offset_ns=offset_ns):
-            push = LabelledPush(None, now_ms, traces_message(spans, attributes))
-            for sink in sinks:
-                sink.offer([push])
-            await trio.lowlevel.checkpoint()
 
 
 async def _in_slices(messages: Iterator[bytes | None]) -> AsyncIterator[bytes]:

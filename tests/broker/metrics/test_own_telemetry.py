@@ -1,13 +1,18 @@
 """What a whole broker and its controller send of themselves to a collector."""
 
+import sys
+from importlib.metadata import version
 from typing import Any
 
+import pytest
 import trio
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ottla.client import open_admin, open_producer
+from ottla.client.network.connection import open_connection
 from ottla.client.testing import import_cluster, open_test_cluster
+from ottla.model.errors import ConfigError, only_error
 
 import_cluster()
 
@@ -71,10 +76,56 @@ async def test_every_request_is_traced_where_all_shall_be(collector: Collector) 
             while not (waited := [spans for spans in of_traces(traces) if "replicate" in spans]):
                 await trio.sleep(0.05)
 
-    assert [*waited[0]] == ["Produce", "receive", "append", "replicate", "answer"]
-    durations = list(waited[0].values())
-    assert durations[0] == sum(durations[1:])
+    assert [*waited[0]] == ["receive", "append", "replicate", "answer", "Produce"]
+    *parts, whole = waited[0].values()
+    assert whole == sum(parts)
     assert collector.bodies["/v1/metrics"] == []
+    resources = [
+        part.resource
+        for body in traces
+        for part in ExportTraceServiceRequest.FromString(body).resource_spans
+    ]
+    assert {text(resource, "service.name") for resource in resources} == {"ottla"}
+    assert {text(resource, "service.instance.id") for resource in resources} == {"1", "2"}
+    assert {text(resource, "service.version") for resource in resources} == {version("ottla")}
+
+
+@pytest.mark.parametrize(("ratio", "reads"), [("0", False), ("0.1", True)])
+async def test_only_a_broker_that_traces_has_a_use_for_the_contexts_of_clients(
+    collector: Collector, ratio: str, reads: bool
+) -> None:
+    settings = {
+        "telemetry.otlp.endpoint": collector.endpoint,
+        "telemetry.traces.sample.ratio": ratio,
+    }
+    async with open_test_cluster(settings=settings) as cluster:
+        host, port = cluster.bootstrap.split(":")
+        async with open_connection(host, int(port)) as connection:
+            assert connection.reads_trace_contexts is reads
+
+
+async def test_what_waits_is_sent_at_the_stop(collector: Collector) -> None:
+    settings = {"telemetry.otlp.endpoint": collector.endpoint, "telemetry.traces.sample.ratio": "1"}
+    async with (
+        open_test_cluster(settings=settings) as cluster,
+        open_admin(cluster.bootstrap) as admin,
+    ):
+        await admin.create_topic(TOPIC, partition_count=1)
+    assert any("CreateTopics" in spans for spans in of_traces(collector.bodies["/v1/traces"]))
+
+
+async def test_a_broker_that_is_to_trace_does_not_start_without_the_sdk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
+    settings = {"telemetry.otlp.endpoint": "grpc://h", "telemetry.traces.sample.ratio": "0.1"}
+    with pytest.raises((ConfigError, ExceptionGroup)) as raised:
+        async with open_test_cluster(settings=settings):
+            pass
+    error = only_error(raised.value)
+    assert isinstance(error, ConfigError)
+    assert error.setting == "telemetry.traces.sample.ratio"
+    assert "needs opentelemetry.sdk.trace.export, which is not installed" in error.problem
 
 
 def of_traces(bodies: list[bytes]) -> list[dict[str, int]]:

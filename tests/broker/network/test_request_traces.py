@@ -6,11 +6,10 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTrace, RequestTraces
-from ottla.telemetry.spans import TraceSpan
 from ottla.wire.apis import METADATA, PRODUCE
 from ottla.wire.headers import RequestHeader
 
-WALL_OFFSET_NS = 1_000_000
+CONTEXT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 class Chance:
@@ -43,8 +42,10 @@ def header_of(api_key: int) -> RequestHeader:
     )
 
 
-def begun(traces: RequestTraces, api_key: int = METADATA) -> RequestTrace | None:
-    return traces.begin(header_of(api_key), Peer(), received_ns=10, taken_ns=12)
+def begun(
+    traces: RequestTraces, api_key: int = METADATA, context: bytes | None = None
+) -> RequestTrace | None:
+    return traces.begin(header_of(api_key), Peer(), context=context, received_ns=10, taken_ns=12)
 
 
 @pytest.mark.parametrize("ratio", [0.01, 0.1, 0.5, 1.0])
@@ -57,7 +58,36 @@ def test_so_many_requests_are_traced_as_was_asked(ratio: float) -> None:
     assert traced == pytest.approx(ratio * count, rel=0.2)
 
 
-def spans(api_key: int, handled_ns: int) -> list[TraceSpan]:
+def test_every_request_of_a_span_that_is_recorded_is_traced() -> None:
+    traces = RequestTraces(0.000_001, Chance(), now_ns=lambda: 0)
+
+    found = [begun(traces, PRODUCE, CONTEXT) for _ in range(3)]
+
+    assert [trace.parent for trace in found if trace is not None] == [CONTEXT.decode()] * 3
+    assert begun(traces, PRODUCE) is None
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        CONTEXT[:-2] + b"00",  # not recorded
+        b"01" + CONTEXT[2:],
+        CONTEXT.upper(),
+        b"00-" + b"0" * 32 + CONTEXT[35:],
+        CONTEXT[:36] + b"0" * 16 + b"-01",
+        b"\xff" * 55,
+        CONTEXT + b"\n",
+        b"",
+    ],
+)
+def test_what_is_no_context_of_a_recorded_span_changes_nothing(context: bytes) -> None:
+    traces = RequestTraces(1.0, Chance(), now_ns=lambda: 0)
+    trace = begun(traces, PRODUCE, context)
+    assert trace is not None and trace.parent is None
+    assert begun(RequestTraces(0.000_001, Chance(), now_ns=lambda: 0), PRODUCE, context) is None
+
+
+def finished(api_key: int, handled_ns: int) -> RequestTrace:
     watch = Stopwatch()
     traces = RequestTraces(1.0, Chance(), now_ns=lambda: watch.now_ns)
     trace = begun(traces, api_key)
@@ -66,33 +96,29 @@ def spans(api_key: int, handled_ns: int) -> list[TraceSpan]:
     traces.answered(trace, handled_ns)
     watch.now_ns = 23
     traces.finish(trace)
-    found = traces.take(count_max=10, wall_offset_ns=WALL_OFFSET_NS)
-    assert traces.take(count_max=10, wall_offset_ns=WALL_OFFSET_NS) == []
+    (found,) = traces.take(10)
+    assert traces.take(10) == []
     return found
 
 
 def test_a_produce_that_waits_has_all_four_parts_and_no_gap() -> None:
-    root, *parts = spans(PRODUCE, handled_ns=15)
+    trace = finished(PRODUCE, handled_ns=15)
 
-    assert root.name == "Produce"
-    assert dict(root.attributes)["kafka.client.id"] == "shop"
-    assert [part.name for part in parts] == ["receive", "append", "replicate", "answer"]
-    instants = [root.start_ns, *(part.end_ns for part in parts)]
-    assert [instant - WALL_OFFSET_NS for instant in instants] == [10, 12, 15, 20, 23]
-    assert [part.start_ns for part in parts] == instants[:-1]
-    assert root.end_ns == parts[-1].end_ns
-    assert {part.parent_id for part in parts} == {root.span_id}
-    assert len({span.span_id for span in (root, *parts)}) == 5
-    assert len({span.trace_id for span in (root, *parts)}) == 1
+    assert trace.name == "Produce"
+    assert trace.attributes["messaging.client.id"] == "shop"
+    assert trace.parts() == [
+        ("receive", trace.received_ns, 12),
+        ("append", 12, 15),
+        ("replicate", 15, 20),
+        ("answer", 20, trace.sent_ns),
+    ]
 
 
 def test_what_does_not_wait_has_no_such_part() -> None:
-    assert [span.name for span in spans(METADATA, handled_ns=0)] == [
-        "Metadata",
-        "receive",
-        "handle",
-        "answer",
-    ]
+    trace = finished(METADATA, handled_ns=0)
+
+    assert trace.name == "Metadata"
+    assert [name for name, _, _ in trace.parts()] == ["receive", "handle", "answer"]
 
 
 def test_traces_that_nobody_takes_are_dropped_and_counted() -> None:
@@ -103,4 +129,5 @@ def test_traces_that_nobody_takes_are_dropped_and_counted() -> None:
         traces.finish(trace)
 
     assert traces.dropped_count == 3
-    assert len(traces.take(count_max=10, wall_offset_ns=0)) == 40
+    assert len(traces.take(10)) == 10
+    assert traces.finished_count == TRACES_HELD_MAX - 10

@@ -16,11 +16,12 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.util._once import Once
 
 from ottla.client import ConsumerConfig, ProducerConfig, open_consumer, open_producer
-from ottla.client.instrumentation.instruments import instruments
+from ottla.client.instrumentation.instruments import LINKS_MAX, instruments
 from ottla.client.producer import Producer
 from ottla.client.testing import ClusterUnderTest
 from ottla.model.errors import RefusedError
@@ -120,6 +121,55 @@ async def test_a_record_is_one_trace_from_its_sender_to_its_processing(
         "messaging.destination.partition.id": str(at.partition),
         "messaging.kafka.offset": 0,
     }
+
+
+async def test_a_request_is_a_child_of_its_first_record_and_has_links_to_the_others(
+    told: Told, ottla_cluster: ClusterUnderTest
+) -> None:
+    config = ProducerConfig(client_id="shop", linger_ms=200)
+    async with open_producer(ottla_cluster.bootstrap, config) as producer:
+        await producer.partitions_of("orders")
+        for number in range(LINKS_MAX + 3):
+            await producer.send("orders", str(number).encode(), partition=0)
+        await producer.flush()
+
+    request = told.span("Produce")
+    first, *others = told.spans("send orders")
+    assert request.kind is SpanKind.CLIENT
+    assert request.parent == first.context
+    linked = [other.context.span_id for other in others[:LINKS_MAX]]
+    assert [link.context.span_id for link in request.links] == linked
+    attributes = dict(request.attributes or {})
+    host, port = ottla_cluster.bootstrap.split(":")
+    assert (attributes.pop("server.address"), attributes.pop("server.port")) == (host, int(port))
+    assert attributes == {
+        "rpc.system": "kafka",
+        "rpc.method": "Produce",
+        "messaging.system": "kafka",
+        "messaging.client.id": "shop",
+        "messaging.batch.message_count": LINKS_MAX + 3,
+        "messaging.destination.name": "orders",
+    }
+
+
+async def test_a_request_without_an_answer_has_a_span(
+    told: Told, ottla_cluster: ClusterUnderTest
+) -> None:
+    config = ProducerConfig(acks="0", enable_idempotence=False)
+    async with open_producer(ottla_cluster.bootstrap, config) as producer:
+        await (await producer.send("orders", b"x"))
+    assert told.span("Produce").parent == told.span("send orders").context
+
+
+async def test_records_that_are_not_recorded_make_no_span_of_their_request(
+    told: Told, ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = trace.get_tracer_provider()
+    monkeypatch.setattr(provider, "sampler", ALWAYS_OFF)
+    instruments.cache_clear()
+    async with open_producer(ottla_cluster.bootstrap) as producer:
+        await (await producer.send("orders", b"x"))
+    assert told.spans("Produce") == []
 
 
 async def test_a_record_that_is_passed_on_gets_the_context_of_its_new_sender(

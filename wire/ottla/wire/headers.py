@@ -12,14 +12,15 @@ import struct
 from typing import NamedTuple
 
 from ottla.model.errors import ProtocolError
-from ottla.model.limits import INT32_MAX
+from ottla.model.limits import INT32_MAX, KIB
 from ottla.wire.apis import API, API_VERSIONS
-from ottla.wire.codec_runtime import skip_tags
+from ottla.wire.codec_runtime import read_uvarint, skip_tags, write_uvarint
 from ottla.wire.codec_types import Chunk
 
 _LENGTH = struct.Struct(">i")
 _FIXED = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
+_CLIENT_ID_LENGTH = struct.Struct(">h")
 
 _NEVER = 1 << 15
 _FLEXIBLE_FROM = {
@@ -27,6 +28,20 @@ _FLEXIBLE_FROM = {
 }
 _TAGS_FROM = _FLEXIBLE_FROM | {API_VERSIONS: _NEVER}
 """The first version of each API whose response header has tagged fields."""
+
+TRACE_CONTEXT_TAG = 20_000
+"""Ottla's own tagged field of a request's header: the span that the request belongs to, as the text
+of W3C's `traceparent`.  Kafka's header has no tagged fields yet, and passes over unknown ones."""
+
+TRACE_CONTEXT_FEATURE = "ottla.trace.context"
+"""The feature that brokers which read the field support, by ApiVersions; others are not sent it."""
+
+TRACE_CONTEXT_BYTES = 55
+"""Size of a `traceparent`: version, trace, span and flags in hexadecimal, with hyphens between."""
+
+TAGS_BYTES_MAX = 16 * KIB
+"""What the tagged fields of a header may take.  Stepping over as many as fit takes milliseconds;
+without a bound, a frame could hold 50 million of them."""
 
 
 def frame(chunks: list[Chunk]) -> list[Chunk]:
@@ -70,7 +85,12 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
                 raise ProtocolError("client_id is longer than the frame")
             client_id = str(view[_FIXED.size : at], "utf-8")
         if api_version >= flexible_from:
-            at = skip_tags(view, at + 1, view[at], len(view))
+            # One byte says that there is none, as in almost every request.
+            if view[at]:
+                end = min(len(view), at + TAGS_BYTES_MAX)
+                at = skip_tags(view, at + 1, view[at], end)
+            else:
+                at += 1
     except (IndexError, struct.error):
         raise ProtocolError("the request header ends too early") from None
     except UnicodeDecodeError:
@@ -78,13 +98,42 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, at)
 
 
+def trace_context_of(frame: memoryview, body_at: int) -> bytes | None:
+    """Return the `traceparent` in the header of a request whose body begins at `body_at`.
+
+    The header was decoded before.  What is returned has the right size; it may be no traceparent.
+    """
+    at = _FIXED.size + max(0, _CLIENT_ID_LENGTH.unpack_from(frame, _FIXED.size - 2)[0])
+    if body_at - at <= 1:
+        return None
+    count, at = read_uvarint(frame, at)
+    for _ in range(count):
+        tag, at = read_uvarint(frame, at)
+        size, at = read_uvarint(frame, at)
+        if tag >= TRACE_CONTEXT_TAG:
+            is_it = tag == TRACE_CONTEXT_TAG and size == TRACE_CONTEXT_BYTES
+            return bytes(frame[at : at + size]) if is_it else None
+        at += size
+    return None
+
+
 def encode_request_header(
-    api_key: int, api_version: int, correlation_id: int, client_id: str | None
+    api_key: int,
+    api_version: int,
+    correlation_id: int,
+    client_id: str | None,
+    trace_context: bytes | None = None,
 ) -> bytes:
-    """Write the header of a request of ours."""
+    """Write the header of a request of ours.
+
+    `trace_context`, a `traceparent`, is left out where the header has no tagged fields.
+    """
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     tags = b"\0" if api_version >= _FLEXIBLE_FROM[api_key] else b""
+    if tags and trace_context is not None:
+        size = write_uvarint(len(trace_context))
+        tags = b"\1" + write_uvarint(TRACE_CONTEXT_TAG) + size + trace_context
     return _FIXED.pack(api_key, api_version, correlation_id, length) + name + tags
 
 

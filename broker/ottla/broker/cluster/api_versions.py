@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import RequestContext
-from ottla.metadata.features import SUPPORTED
+from ottla.metadata.features import SUPPORTED, LevelRange
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.wire.apis import API, API_VERSIONS, TELEMETRY_API_KEYS
+from ottla.wire.headers import TRACE_CONTEXT_FEATURE
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import (
     ApiVersion,
@@ -27,6 +28,9 @@ CLIENT_NAMED_FROM = 3
 ZERO_MINIMUMS_FROM = 4
 """Older clients stumble over features whose lowest level is 0 (KAFKA-17011)."""
 
+TRACE_CONTEXT_LEVELS = LevelRange(1, 1)
+"""There is one form of it, see `wire/headers`.  Controllers do not know it: it is not finalised."""
+
 SOFTWARE_CHARS_MAX = 256
 """What is kept of what a client calls itself, for as long as its connection lives.  A request may
 hold megabytes of it; no client's real name is longer."""
@@ -40,6 +44,7 @@ class ApiVersionsApi:
     `served` returns the api keys to list.  It must name them all from the start: clients keep what
     the first answer on a connection said.  Client telemetry is the exception: it is listed only
     while `offers_telemetry` returns true, and clients notice a change with their next connection.
+    A broker that traces requests supports TRACE_CONTEXT_FEATURE, too.
     """
 
     def __init__(
@@ -50,8 +55,12 @@ class ApiVersionsApi:
         cluster_id: str,
         node_id: NodeId,
         offers_telemetry: Callable[[], bool],
+        reads_trace_contexts: bool = False,
     ) -> None:
         self._offers_telemetry = offers_telemetry
+        self._supported = dict(SUPPORTED)
+        if reads_trace_contexts:
+            self._supported[TRACE_CONTEXT_FEATURE] = TRACE_CONTEXT_LEVELS
         self._metadata = metadata
         self._served = served
         self._cluster_id = cluster_id
@@ -79,7 +88,7 @@ class ApiVersionsApi:
                 SupportedFeatureKey(
                     name=name, min_version=levels.lowest, max_version=levels.highest
                 )
-                for name, levels in sorted(SUPPORTED.items())
+                for name, levels in sorted(self._supported.items())
                 if levels.lowest > 0 or version >= ZERO_MINIMUMS_FROM
             ],
             finalized_features_epoch=image.provenance.offset,

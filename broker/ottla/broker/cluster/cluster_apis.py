@@ -74,6 +74,7 @@ def register_early_apis(
         cluster_id=cluster_id,
         node_id=config.node_id,
         offers_telemetry=offers_telemetry,
+        reads_trace_contexts=config.traces_requests,
     )
     dispatcher.register(API_VERSIONS, versions.handle)
     dispatcher.on_unsupported_api_versions = versions.handle_unsupported

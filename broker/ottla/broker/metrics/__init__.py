@@ -8,6 +8,7 @@ transaction_metrics.py     series of the transaction coordinator
 quota_metrics.py           series of quotas
 families.py                series of one number, or of a few
 own_telemetry_driver.py    sends them to their destinations
+request_spans_driver.py    traces of requests as OpenTelemetry spans
 
 Its clients
 telemetry_driver.py        the parts of client telemetry, and the destinations of pushes

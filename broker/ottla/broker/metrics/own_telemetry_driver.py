@@ -1,14 +1,16 @@
 """What a broker tells of itself, and to whom: Prometheus that asks, collectors that are sent it.
 
-Traces are sent to collectors alone, and only where `telemetry.traces.sample.ratio` asks for some.
+Traces are sent to collectors alone, by OpenTelemetry's SDK, and only where
+`telemetry.traces.sample.ratio` asks for some.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import trio
 
 from ottla.broker.metrics.broker_metrics import BrokerParts, broker_registry
+from ottla.broker.metrics.request_spans_driver import send_request_spans
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.request_traces import RequestTraces
@@ -19,12 +21,8 @@ from ottla.node.process_metrics_driver import process_families
 from ottla.telemetry.exporter import Exporter
 from ottla.telemetry.loop_pause_driver import LoopPauseMeter
 from ottla.telemetry.metrics_http_driver import serve_metrics
-from ottla.telemetry.own_metrics_driver import (
-    node_attributes,
-    open_trace_exporters,
-    send_own_metrics,
-    send_traces,
-)
+from ottla.telemetry.otel_sdk_driver import check_otel_sdk
+from ottla.telemetry.own_metrics_driver import node_attributes, send_own_metrics
 from ottla.telemetry.prometheus_text import render_all
 
 
@@ -42,7 +40,12 @@ class BrokerTelemetry:
         clock: Clock,
         rng: Rng,
     ) -> None:
-        """`clients` is what clients push: shown beside, and sent by the same ways out."""
+        """`clients` is what clients push: shown beside, and sent by the same ways out.
+
+        Raises ConfigError if requests are to be traced and OpenTelemetry's SDK is not installed.
+        """
+        if config.traces_requests:
+            check_otel_sdk("telemetry.traces.sample.ratio")
         self.pauses = LoopPauseMeter()
         self.registry = broker_registry(parts)
         self.pauses.register(self.registry)
@@ -72,7 +75,7 @@ class BrokerTelemetry:
                 if exporters and settings.otlp_interval_ms:
                     send = partial(self._send_metrics, exporters)
                     nursery.start_soon(keep_running, "own metrics", send, self._errors)
-                if settings.traces_sample_ratio and self._config.exporters.otlp_endpoints:
+                if self._config.traces_requests:
                     self._begin_traces(nursery)
                 task_status.started()
                 await trio.sleep_forever()
@@ -99,18 +102,14 @@ class BrokerTelemetry:
         )
 
     def _begin_traces(self, nursery: trio.Nursery) -> None:
-        now_ns: Callable[[], int] = self._dispatcher.clock.now_ns
+        now_ns = self._dispatcher.clock.now_ns
         traces = RequestTraces(self._config.metrics.traces_sample_ratio, self._rng, now_ns=now_ns)
-        exporters = open_trace_exporters(self._config.exporters, self._rng)
-        for exporter in exporters:
-            nursery.start_soon(keep_running, exporter.name, exporter.run, self._errors)
         self._dispatcher.traces = traces
-        send = partial(self._send_traces, traces, exporters, now_ns)
-        nursery.start_soon(keep_running, "own traces", send, self._errors)
-
-    async def _send_traces(
-        self, traces: RequestTraces, exporters: Sequence[Exporter], now_ns: Callable[[], int]
-    ) -> None:
-        await send_traces(
-            traces, exporters, attributes=self._attributes, clock=self._clock, now_ns=now_ns
+        send = partial(
+            send_request_spans,
+            traces,
+            self._config.exporters,
+            attributes=self._attributes,
+            now_ns=now_ns,
         )
+        nursery.start_soon(keep_running, "own traces", send, self._errors)

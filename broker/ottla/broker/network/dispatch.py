@@ -34,7 +34,7 @@ from ottla.wire.apis import API, API_VERSIONS, request_class
 from ottla.wire.codec import decode_prefix
 from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE
 from ottla.wire.codec_types import Message
-from ottla.wire.headers import RequestHeader
+from ottla.wire.headers import RequestHeader, trace_context_of
 
 INLINE_ELEMENTS_BYTES_MAX = 128 * KIB
 """What the elements of a request's arrays may take for it to be decoded on the loop: some hundred
@@ -262,7 +262,11 @@ class Dispatcher:
         times.queued.observe(slot.started_ns - self.clock.turn_ns)
         if self.traces is not None:
             slot.trace = self.traces.begin(
-                header, context.peer, received_ns=self.clock.turn_ns, taken_ns=slot.started_ns
+                header,
+                context.peer,
+                context=trace_context_of(frame, header.body_at),
+                received_ns=self.clock.turn_ns,
+                taken_ns=slot.started_ns,
             )
         if self.quotas is not None and self.quotas.is_active:
             self.quotas.charge(context, len(frame))

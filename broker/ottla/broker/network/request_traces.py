@@ -2,7 +2,8 @@
 
 Pure.  Which requests is decided by counting down to the next one: what is not traced costs one
 subtraction, and with tracing off one comparison.  The instants are the stopwatch's of
-`request_times`.  Kafka's protocol carries no trace of the client's, so every trace begins here.
+`request_times`.  A trace begins here, unless the request's header names a span that it belongs to:
+then it is the client that chose to trace, and every such request is.
 
     Produce ├─receive─┼─append─┼─replicate─┼─answer─┤
 
@@ -10,20 +11,24 @@ subtraction, and with tracing off one comparison.  The instants are the stopwatc
 `replicate` (`wait`) what it waits for, `answer` until its bytes are with the kernel.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable
 from math import log
 from typing import Protocol
 
 from ottla.model.seams import Rng
-from ottla.telemetry.spans import TraceSpan
 from ottla.wire.apis import API, PRODUCE
 from ottla.wire.headers import RequestHeader
 
 TRACES_HELD_MAX = 2_000
 """Finished traces that wait to be sent; beyond it the newest are dropped and counted."""
 
-SPAN_ID_BYTES = 8
+CLIENT_ID_CHARS_MAX = 256
+"""What a trace tells of a client's name for itself, which may have 32 KiB."""
+
+_SAMPLED = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf]")
+"""A `traceparent` of a span that is recorded.  One that is not changes nothing."""
 
 
 class TracedPeer(Protocol):
@@ -41,6 +46,7 @@ class RequestTrace:
         "answered_ns",
         "handled_ns",
         "header",
+        "parent",
         "peer",
         "received_ns",
         "sent_ns",
@@ -48,16 +54,58 @@ class RequestTrace:
     )
 
     def __init__(
-        self, header: RequestHeader, peer: TracedPeer, *, received_ns: int, taken_ns: int
+        self,
+        header: RequestHeader,
+        peer: TracedPeer,
+        *,
+        parent: str | None,
+        received_ns: int,
+        taken_ns: int,
     ) -> None:
         self.header = header
         self.peer = peer
+        self.parent = parent
+        """The `traceparent` of the client's span, if it named one."""
         self.received_ns = received_ns
         self.taken_ns = taken_ns
         self.handled_ns = 0
         """When its handler left it waiting; 0 where it did not wait."""
         self.answered_ns = 0
         self.sent_ns = 0
+
+    @property
+    def name(self) -> str:
+        """The API's name."""
+        return API[self.header.api_key].name
+
+    @property
+    def attributes(self) -> dict[str, str | int]:
+        """What is said of the request, by OpenTelemetry's names where it has them."""
+        header, peer = self.header, self.peer
+        return {
+            "rpc.system": "kafka",
+            "rpc.method": self.name,
+            "messaging.system": "kafka",
+            "messaging.client.id": (header.client_id or "")[:CLIENT_ID_CHARS_MAX],
+            "kafka.api.version": header.api_version,
+            "kafka.listener": peer.listener_name,
+            "client.address": peer.peer_host,
+            "client.port": peer.peer_port,
+        }
+
+    def parts(self) -> list[tuple[str, int, int]]:
+        """Return the parts as names with their first and last instants, without a gap."""
+        is_produce = self.header.api_key == PRODUCE
+        left_ns = self.handled_ns or self.answered_ns
+        parts = [
+            ("receive", self.received_ns, self.taken_ns),
+            ("append" if is_produce else "handle", self.taken_ns, left_ns),
+            ("replicate" if is_produce else "wait", left_ns, self.answered_ns),
+            ("answer", self.answered_ns, self.sent_ns),
+        ]
+        if not self.handled_ns:
+            del parts[2]
+        return parts
 
 
 class RequestTraces:
@@ -74,14 +122,27 @@ class RequestTraces:
         self._until_next = self._gap()
 
     def begin(
-        self, header: RequestHeader, peer: TracedPeer, *, received_ns: int, taken_ns: int
+        self,
+        header: RequestHeader,
+        peer: TracedPeer,
+        *,
+        context: bytes | None,
+        received_ns: int,
+        taken_ns: int,
     ) -> RequestTrace | None:
-        """Return a trace of this request if it is its turn."""
-        self._until_next -= 1
-        if self._until_next > 0:
-            return None
-        self._until_next = self._gap()
-        return RequestTrace(header, peer, received_ns=received_ns, taken_ns=taken_ns)
+        """Return a trace of this request if it is its turn, or that of the span it belongs to.
+
+        `context` is the `traceparent` in its header, if there is one.
+        """
+        if context is not None and _SAMPLED.fullmatch(context):
+            parent = str(context, "ascii")
+        else:
+            parent = None
+            self._until_next -= 1
+            if self._until_next > 0:
+                return None
+            self._until_next = self._gap()
+        return RequestTrace(header, peer, parent=parent, received_ns=received_ns, taken_ns=taken_ns)
 
     def answered(self, trace: RequestTrace, handled_ns: int) -> None:
         """Note that the answer is ready; `handled_ns` as in `RequestTimes.note`."""
@@ -96,66 +157,18 @@ class RequestTraces:
         else:
             self._finished.append(trace)
 
-    def take(self, *, count_max: int, wall_offset_ns: int) -> list[TraceSpan]:
-        """Take finished traces as spans; `wall_offset_ns` is wall time less the stopwatch's."""
-        spans: list[TraceSpan] = []
-        while self._finished and count_max > 0:
-            count_max -= 1
-            spans += self._spans(self._finished.popleft(), wall_offset_ns)
-        return spans
+    @property
+    def finished_count(self) -> int:
+        """Number of traces that wait to be taken."""
+        return len(self._finished)
+
+    def take(self, count_max: int) -> list[RequestTrace]:
+        """Take the oldest finished traces."""
+        count = min(count_max, len(self._finished))
+        return [self._finished.popleft() for _ in range(count)]
 
     def _gap(self) -> int:
         """Return how many requests until the next one: chance, so that no rhythm is missed."""
         if self._ratio == 1:
             return 1
         return 1 + int(log(1 - self._rng.random()) / log(1 - self._ratio))
-
-    def _spans(self, trace: RequestTrace, offset_ns: int) -> list[TraceSpan]:
-        header, peer = trace.header, trace.peer
-        trace_id = self._rng.uuid().bytes
-        root_id = self._span_id()
-        is_produce = header.api_key == PRODUCE
-        root = TraceSpan(
-            trace_id=trace_id,
-            span_id=root_id,
-            parent_id=b"",
-            name=API[header.api_key].name,
-            start_ns=trace.received_ns + offset_ns,
-            end_ns=trace.sent_ns + offset_ns,
-            is_server=True,
-            attributes=(
-                ("rpc.system", "kafka"),
-                ("rpc.method", API[header.api_key].name),
-                ("kafka.api.version", str(header.api_version)),
-                ("kafka.client.id", header.client_id or ""),
-                ("client.address", peer.peer_host),
-                ("client.port", str(peer.peer_port)),
-                ("kafka.listener", peer.listener_name),
-            ),
-        )
-        left_ns = trace.handled_ns or trace.answered_ns
-        parts = [
-            ("receive", trace.received_ns, trace.taken_ns),
-            ("append" if is_produce else "handle", trace.taken_ns, left_ns),
-            ("replicate" if is_produce else "wait", left_ns, trace.answered_ns),
-            ("answer", trace.answered_ns, trace.sent_ns),
-        ]
-        if not trace.handled_ns:
-            del parts[2]
-        return [
-            root,
-            *(
-                TraceSpan(
-                    trace_id=trace_id,
-                    span_id=self._span_id(),
-                    parent_id=root_id,
-                    name=name,
-                    start_ns=start_ns + offset_ns,
-                    end_ns=end_ns + offset_ns,
-                )
-                for name, start_ns, end_ns in parts
-            ),
-        ]
-
-    def _span_id(self) -> bytes:
-        return self._rng.uuid().bytes[:SPAN_ID_BYTES]

@@ -54,6 +54,8 @@ class BrokerConnection:
         self._versions: dict[int, tuple[int, int]] = {}
         self._features: dict[str, int] = {}
         """Finalised features and their levels."""
+        self.reads_trace_contexts = False
+        """Whether the broker has a use for a `traceparent` with requests."""
         self._login: SaslLogin | None = None
         self._logs_in_again_at: float | None = None
         """When (trio's clock) the session is to be renewed."""
@@ -72,6 +74,9 @@ class BrokerConnection:
                 row.api_key: (row.min_version, row.max_version) for row in answer.api_keys
             }
             self._features = {row.name: row.max_version_level for row in answer.finalized_features}
+            self.reads_trace_contexts = any(
+                row.name == headers.TRACE_CONTEXT_FEATURE for row in answer.supported_features
+            )
             return
 
     async def log_in(self, login: SaslLogin) -> None:
@@ -129,11 +134,14 @@ class BrokerConnection:
         body = await self._exchange(api_key, version, codec.encode(message, version))
         return codec.decode(response, version, body)
 
-    async def send(self, message: Message, version: int) -> None:
+    async def send(
+        self, message: Message, version: int, trace_context: bytes | None = None
+    ) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
         async with self._turn:
             await self._renew()
-            await self._send(message.API_KEY, version, codec.encode(message, version))
+            body = codec.encode(message, version)
+            await self._send(message.API_KEY, version, body, trace_context)
 
     async def aclose(self) -> None:
         """Close the socket."""
@@ -159,10 +167,12 @@ class BrokerConnection:
             raise ProtocolError(f"correlation id {found} where {correlation_id} was due")
         return frame[body_at:]
 
-    async def _send(self, api_key: int, version: int, body: bytes) -> int:
+    async def _send(
+        self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
+    ) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = headers.encode_request_header(
-            api_key, version, self._correlation_id, self._client_id
+            api_key, version, self._correlation_id, self._client_id, trace_context
         )
         length = len(header) + len(body)
         try:

@@ -69,12 +69,20 @@ class Pipeline(BrokerConnection):
         return len(self._due)
 
     async def submit(
-        self, message: Message, response: type[R], version: int | None = None
+        self,
+        message: Message,
+        response: type[R],
+        version: int | None = None,
+        trace_context: bytes | None = None,
     ) -> Submitted[R]:
-        """Send one request after all that were submitted before; return while its answer is due."""
+        """Send one request after all that were submitted before; return while its answer is due.
+
+        `trace_context` is the `traceparent` of the span that the request belongs to.
+        """
         if version is None:
             version = self.version_of(message.API_KEY)
-        due = await self._begin(message.API_KEY, version, codec.encode(message, version))
+        body = codec.encode(message, version)
+        due = await self._begin(message.API_KEY, version, body, trace_context)
         return Submitted(self, due, response)
 
     async def finish(self, due: Due) -> memoryview:
@@ -96,17 +104,22 @@ class Pipeline(BrokerConnection):
     async def _exchange_in_turn(self, api_key: int, version: int, body: bytes) -> memoryview:
         return await self.finish(await self._begin_in_turn(api_key, version, body))
 
-    async def _begin(self, api_key: int, version: int, body: bytes) -> Due:
+    async def _begin(
+        self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
+    ) -> Due:
         async with self._turn:
             self._check()
             if self._logs_in_again_at is not None:
                 await self._renew()
-            return await self._begin_in_turn(api_key, version, body)
+            return await self._begin_in_turn(api_key, version, body, trace_context)
 
-    async def _begin_in_turn(self, api_key: int, version: int, body: bytes) -> Due:
+    async def _begin_in_turn(
+        self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
+    ) -> Due:
         self._check()
         try:
-            due = Due(api_key, version, await self._send(api_key, version, body))
+            correlation_id = await self._send(api_key, version, body, trace_context)
+            due = Due(api_key, version, correlation_id)
         except BaseException:
             self._failure = f"a request to {self.address} was cut short"
             raise

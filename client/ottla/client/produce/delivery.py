@@ -115,3 +115,12 @@ async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
 
 
 __all__ = ["Delivery", "NotDeliveredError", "RecordMetadata", "settle_all"]
+
+
+def note_sender(delivery: Delivery, span: object, *, count_max: int) -> None:
+    """Have the request that brings a record know its span, if it is one of the batch's first."""
+    batch = delivery._batch
+    if batch.senders is None:
+        batch.senders = [span]
+    elif len(batch.senders) < count_max:
+        batch.senders.append(span)

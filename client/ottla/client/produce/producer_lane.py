@@ -13,6 +13,7 @@ GapsAreBridged   where a numbered batch failed, nothing follows under its produc
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from typing import Any
 
 from ottla.client.produce.record_run import RecordRun
 from ottla.model.errors import ErrorCode, RefusedError, row_of
@@ -104,6 +105,7 @@ class ProducerBatch:
         "parts",
         "record_count",
         "record_failures",
+        "senders",
     )
 
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
@@ -136,6 +138,8 @@ class ProducerBatch:
         """What became of it when it was too large."""
         self.on_settled: list[Callable[[], None]] = []
         """Called when it settles or is split."""
+        self.senders: list[Any] | None = None
+        """The spans of its records, as far as they are of use, where the program makes some."""
 
     def append(
         self,
@@ -190,6 +194,7 @@ class ProducerBatch:
             part.is_part = True
             part.is_uncertain = self.is_uncertain
             part.is_watched = self.is_watched
+            part.senders = self.senders
         if self.is_numbered:
             first.base_sequence = self.base_sequence
             second.base_sequence = (self.base_sequence + first.record_count) % SEQUENCE_COUNT

@@ -115,18 +115,28 @@ class ProducerLink(BrokerLink):
         )
         self._in_flight.append(exchange)
         request, version = self._request(pipeline, batches)
+        trace_context = self._trace_context(pipeline, exchange)
         with trio.move_on_at(exchange.until_s) as scope:
             if self._acks == 0:
-                await pipeline.send(request, version)
+                await pipeline.send(request, version, trace_context)
                 self._in_flight.remove(exchange)
                 for batch in batches:
                     self._gathered.on_acknowledged(batch)
                 self._on_change(None)
                 return
-            exchange.submitted = await pipeline.submit(request, ProduceResponse, version)
+            exchange.submitted = await pipeline.submit(
+                request, ProduceResponse, version, trace_context
+            )
         if scope.cancelled_caught:
             raise ConnectionLostError(f"{pipeline.address} does not read")
         self._arrivals.ring()
+
+    def _trace_context(self, pipeline: Pipeline, exchange: ProduceExchange) -> bytes | None:
+        """Return the `traceparent` of the span that a request belongs to, which is about to leave.
+
+        Plain producers have none.
+        """
+        return None
 
     def _request(
         self, pipeline: Pipeline, batches: list[ProducerBatch]

@@ -411,6 +411,11 @@ class BrokerConfig:
         return self.inter_broker_listener_name or self.listeners[0].name
 
     @property
+    def traces_requests(self) -> bool:
+        """Whether some requests are traced: there is a share of them, and a collector."""
+        return self.metrics.traces_sample_ratio > 0 and bool(self.exporters.otlp_endpoints)
+
+    @property
     def metadata_directory(self) -> str:
         """The directory that holds the metadata log."""
         return self.metadata_log_dir or self.log_dirs[0]

@@ -39,7 +39,8 @@ class MetricsConfig:
         at_least=0,
         at_most=1,
         doc="Ottla's own: the part of all requests whose traces are sent to the collectors of "
-        "telemetry.otlp.endpoint.",
+        "telemetry.otlp.endpoint; above 0, also those of requests that belong to an application's "
+        "trace. It needs the extra otel.",
     )
 
     @property
