@@ -18,7 +18,7 @@ from uuid import UUID
 import pytest
 
 from ottla.metadata.acl_table import AclTable
-from ottla.metadata.standard_authorizer import AclRules, StandardAuthorizer
+from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.acls import (
     OPERATIONS,
     AclEntry,
@@ -27,6 +27,7 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
+from ottla.model.settings.authorizer import AuthorizerConfig
 
 HERE = Path(__file__).parent / "kafka_authorizer"
 ANSWERS = HERE / "answers.txt"
@@ -86,8 +87,8 @@ class Case(NamedTuple):
         table = AclTable().with_entries(
             {UUID(int=number): entry for number, entry in enumerate(self.entries)}
         )
-        rules = AclRules(
-            super_users=frozenset({"User:root"}), allows_without_entry=self.allows_without_entry
+        rules = AuthorizerConfig(
+            super_users=frozenset({"User:root"}), allow_everyone=self.allows_without_entry
         )
         authorizer = StandardAuthorizer(rules, acls=table)
         for principal, host, operation, kind, name in self.questions:

@@ -15,7 +15,7 @@ from ottla.metadata.audit_log import DENIALS_PER_WINDOW_MAX, AuditLog
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, NOWHERE
 from ottla.metadata.records import acl_record, remove_acl_record
-from ottla.metadata.standard_authorizer import AclRules, StandardAuthorizer
+from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.acl_hosts import address_of, host_pattern_of
 from ottla.model.acls import (
     OPERATIONS,
@@ -29,6 +29,7 @@ from ottla.model.acls import (
     ResourceType as Type,
 )
 from ottla.model.authorizer import AllowAll, Authorizer, authorized_operations
+from ottla.model.settings.authorizer import AuthorizerConfig
 
 AL, BO = "User:al", "User:bo"
 HERE = "10.0.0.1"
@@ -69,7 +70,7 @@ def table_of(*found: AclEntry) -> AclTable:
 
 
 def authorizer_of(*found: AclEntry, audit: AuditLog | None = None) -> StandardAuthorizer:
-    return StandardAuthorizer(AclRules(), audit, table_of(*found))
+    return StandardAuthorizer(AuthorizerConfig(), audit, table_of(*found))
 
 
 def obvious(
@@ -130,7 +131,7 @@ def test_it_decides_as_the_rules_are_written(
     default: bool,
     questions: list[tuple[str, str, AclOperation, ResourceType, str]],
 ) -> None:
-    rules = AclRules(super_users=frozenset({"User:root"}), allows_without_entry=default)
+    rules = AuthorizerConfig(super_users=frozenset({"User:root"}), allow_everyone=default)
     authorizer = StandardAuthorizer(rules, acls=table_of(*found))
 
     for question in questions * 2:  # the second time from memory
@@ -186,7 +187,7 @@ def test_writing_is_allowed_somewhere_where_one_resource_remains() -> None:
 
 def test_a_revoked_entry_stops_counting_with_the_image_that_brings_the_change() -> None:
     image = fold.apply(EMPTY, acl_record(UUID(int=1), ENTRY))
-    authorizer = StandardAuthorizer(AclRules())
+    authorizer = StandardAuthorizer(AuthorizerConfig())
     trio.run(authorizer.publish, MetadataDelta(image), image)
     assert authorizer.is_allowed(AL, HERE, READ, Type.TOPIC, "t")
     assert authorizer.is_allowed_somewhere(AL, HERE, READ, Type.TOPIC)

@@ -15,7 +15,6 @@ one): what is remembered of decisions is forgotten with every change of an entry
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.metadata.acl_table import (
@@ -39,6 +38,7 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
+from ottla.model.settings.authorizer import AuthorizerConfig
 
 REMEMBERED_MAX = 20_000
 """Decisions that are remembered at most, at some 400 bytes each: half of them young, half old.
@@ -68,16 +68,6 @@ DEFAULT_ALLOW = Judgement(True, "DefaultAllow")
 DEFAULT_DENY = Judgement(False, "DefaultDeny")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AclRules:
-    """What is decided by besides the entries."""
-
-    super_users: frozenset[str] = frozenset()
-    """Principals, as Kafka writes them."""
-    allows_without_entry: bool = False
-    """Whether everyone may do everything to a resource that no entry is about."""
-
-
 Question = tuple[str, str, AclOperation, ResourceType, str | None]
 """(principal, host, operation, type of resource, name); without a name: on any resource."""
 
@@ -91,10 +81,11 @@ class StandardAuthorizer:
     is_active = True
 
     def __init__(
-        self, rules: AclRules, audit: AuditLog | None = None, acls: AclTable = NO_ACLS
+        self, config: AuthorizerConfig, audit: AuditLog | None = None, acls: AclTable = NO_ACLS
     ) -> None:
         """Decide by a table of entries; write to an audit log, or to none."""
-        self._rules = rules
+        self._super_users = config.super_users
+        self._allows_without_entry = config.allow_everyone
         self._audit = audit
         self._acls = acls
         self._lengths: dict[int, tuple[int, ...]] = {}
@@ -170,7 +161,7 @@ class StandardAuthorizer:
         name: str,
     ) -> Judgement:
         """Decide without remembering or logging it, and return what the decision rests on."""
-        if principal in self._rules.super_users:
+        if principal in self._super_users:
             return SUPER_USER
         patterns = self._patterns_over(resource_type, name)
         allowing: AclEntry | None = None
@@ -181,7 +172,7 @@ class StandardAuthorizer:
         if allowing is not None:
             return Judgement(True, "MatchingAcl", allowing)
         by_pattern = self._acls.by_pattern
-        if self._rules.allows_without_entry and not any(one in by_pattern for one in patterns):
+        if self._allows_without_entry and not any(one in by_pattern for one in patterns):
             return DEFAULT_ALLOW
         return DEFAULT_DENY
 

@@ -137,12 +137,13 @@ def _without_effect(texts: Mapping[str, str]) -> dict[str, str]:
 
 def _keys_of_any_role() -> set[str]:
     """Return the keys that some node knows: one file of settings may serve both roles."""
+    from ottla.model.settings.authorizer import AuthorizerConfig
     from ottla.model.settings.broker import BrokerConfig
     from ottla.model.settings.controller import ControllerConfig
     from ottla.model.settings.declare import definitions
     from ottla.model.settings.quotas import MutationQuotaConfig
 
-    kinds = (BrokerConfig, ControllerConfig, MutationQuotaConfig)
+    kinds = (BrokerConfig, ControllerConfig, MutationQuotaConfig, AuthorizerConfig)
     return {key for kind in kinds for key in definitions(kind)}
 
 

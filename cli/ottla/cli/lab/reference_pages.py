@@ -18,6 +18,7 @@ from ottla.cli.lab.markdown import NOTICE, code, table
 from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.model.ids import NodeId
+from ottla.model.settings.authorizer import AuthorizerConfig
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.model.settings.client_metrics import SubscriptionConfig
@@ -83,7 +84,14 @@ def settings_page() -> str:
     """Return docs/settings.md."""
     sections = [
         ("Brokers", {**definitions(BrokerConfig), **broker_definitions()}),
-        ("Controllers", {**definitions(ControllerConfig), **definitions(MutationQuotaConfig)}),
+        (
+            "Controllers",
+            {
+                **definitions(ControllerConfig),
+                **definitions(MutationQuotaConfig),
+                **definitions(AuthorizerConfig),
+            },
+        ),
         ("Topics", definitions(TopicConfig)),
         ("Groups", definitions_of(ConfigKind.GROUP)),
         ("Client metrics subscriptions", definitions(SubscriptionConfig)),

@@ -4,6 +4,7 @@ declare.py          what a declaration is; reading texts into values; the senten
 endpoints.py        listeners, voters: settings that are lists of addresses
 security.py         settings for protection: served, else refused, never ignored
 sasl.py             who the clients of a listener must be, and how a broker logs in
+authorizer.py       what clients may do
 jaas.py             the login modules of Kafka's own files
 tls.py              TLS of a listener: certificates, trust, what is negotiated
 tls_ciphers.py      the cipher suites that may be named

@@ -7,6 +7,7 @@ from typing import Any
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT64_MAX, MIB
+from ottla.model.settings.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
@@ -370,6 +371,8 @@ class BrokerConfig:
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
+    """What its clients may do."""
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     sasl: SaslConfig = NO_SASL
@@ -436,6 +439,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     transactions, unknown_to_transactions = values_of(TransactionConfig, texts)
+    authorizer, unknown_to_authorizer = authorizer_values(texts)
     quotas, unknown_to_quotas = values_of(QuotaConfig, texts)
     connections, unknown_to_connections = values_of(ConnectionConfig, texts)
     of_listeners = listener_texts(texts)
@@ -456,6 +460,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
         transactions=TransactionConfig(**transactions),
+        authorizer=AuthorizerConfig(**authorizer),
         quotas=QuotaConfig(**quotas),
         connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
         sasl=sasl,
@@ -473,7 +478,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
     unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
-    unknown &= unknown_to_logs
+    unknown &= unknown_to_logs & unknown_to_authorizer
     return config, unknown - known
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
+from ottla.model.settings.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
@@ -97,6 +98,8 @@ class ControllerConfig:
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
     """The bounds within which a group may have settings of its own."""
+    authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
+    """What clients may do, of what brokers forward."""
     mutation_quotas: MutationQuotaConfig = field(default_factory=MutationQuotaConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
@@ -117,6 +120,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     values, unknown = values_of(ControllerConfig, texts)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
+    authorizer, unknown_to_authorizer = authorizer_values(texts)
     mutations, unknown_to_mutations = values_of(MutationQuotaConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
@@ -133,6 +137,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         **values,
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
+        authorizer=AuthorizerConfig(**authorizer),
         mutation_quotas=MutationQuotaConfig(**mutations),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
@@ -143,5 +148,5 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     known = {*BROKER_TO_TOPIC, "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
-    unknown &= unknown_to_mutations & unknown_to_logs
+    unknown &= unknown_to_mutations & unknown_to_logs & unknown_to_authorizer
     return config, unknown - known

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.settings.authorizer import AuthorizerConfig
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.client_metrics import (
@@ -45,6 +46,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(QuotaConfig),
         **definitions(ConnectionConfig),
         **definitions(SaslSettings),
+        **definitions(AuthorizerConfig),
         **definitions(MetricsConfig),
         **definitions(LogOutputConfig),
         **definitions(ExporterConfig),
