@@ -9,6 +9,7 @@ outcomes.py  results of changes, one line each
 profiles.py  clusters under a name, in the user's config.toml
 suggestions.py  what a misspelt word was meant to be
 times.py     durations and points in time as people write them
+completion.py  `ottla completion`; completions/ has the scripts, which are generated
 version.py   `ottla version`
 
 background/  commands that continue after the prompt is back

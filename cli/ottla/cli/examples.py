@@ -121,6 +121,10 @@ EXAMPLES = {
     "ottla bench spark-faults": "ottla bench spark-faults --rounds 10",
     "ottla doctor spark": "ottla doctor spark --no-query",
     "ottla doctor retention": "ottla doctor retention",
+    "ottla completion bash": "ottla completion bash > ottla.bash",
+    "ottla completion zsh": "ottla completion zsh > _ottla",
+    "ottla completion fish": "ottla completion fish > ~/.config/fish/completions/ottla.fish",
+    "ottla completion names": "ottla completion names topics",
     "ottla version": "ottla version",
 }
 

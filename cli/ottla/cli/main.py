@@ -82,6 +82,7 @@ COMMANDS = {
     "doctor": Command(
         "ottla.cli.cluster.doctor", "what a machine lacks to run Spark, and what holds retention up"
     ),
+    "completion": Command("ottla.cli.completion", "print completion scripts for shells"),
     "version": Command("ottla.cli.version", "print the version"),
 }
 

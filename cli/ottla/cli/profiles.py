@@ -79,6 +79,14 @@ def read_settings(path: Path, source: str) -> dict[str, str]:
     return texts
 
 
+def profile_names() -> list[str]:
+    """Return the names of all profiles; none where there is no config.toml."""
+    if not config_path().exists():
+        return []
+    profiles = _read(config_path(), "--profile").get("profiles", {})
+    return list(profiles) if isinstance(profiles, dict) else []
+
+
 def warn_of_secrets(path: Path, texts: Mapping[str, str]) -> None:
     """Warn of a file with a password that every user of the machine can read."""
     if not any(key.endswith(SECRET_ENDINGS) for key in texts):

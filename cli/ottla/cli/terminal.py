@@ -69,6 +69,11 @@ def say_block(
     print(shown, flush=is_flushed)
 
 
+def say_verbatim(text: str) -> None:
+    """Print a text of our own as it is, such as a script."""
+    print(text, end="")
+
+
 def say_json(value: object, *, indent: int | None = None, is_flushed: bool = False) -> None:
     """Print a value as JSON for machines: a line, or with an indent several."""
     print(visible_json(value, indent=indent), flush=is_flushed)

@@ -14,4 +14,5 @@ reference_pages.py  the generated pages of docs/
 cli_page.py       docs/cli.md
 client_page.py    the reference in docs/client.md
 markdown.py       tables
+completion_scripts.py  completions/, in the frames beside it
 """

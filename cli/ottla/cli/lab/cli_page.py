@@ -19,6 +19,13 @@ Ctrl-C.
 `ottla COMMAND --help` and `ottla help COMMAND` show a command with an example. Output has colours
 on a terminal only; `NO_COLOR=1` turns them off, `FORCE_COLOR=1` on.
 
+## Completion
+
+`eval "$(ottla completion bash)"` in `~/.bashrc`, `eval "$(ottla completion zsh)"` in `~/.zshrc`
+after `compinit`, or `ottla completion fish | source` in fish: commands, options and their choices
+are completed, and names of topics, groups and profiles. Names are asked of the cluster that the
+line names, for 1.5 s at most.
+
 ## Options of the connection
 
 Commands that ask a cluster have these:

@@ -14,6 +14,7 @@ import trio
 from ottla.broker.broker_core import BROKER_API_KEYS
 from ottla.cli.lab.cli_page import cli_page
 from ottla.cli.lab.client_page import with_reference
+from ottla.cli.lab.completion_scripts import COMPLETIONS, scripts
 from ottla.cli.lab.markdown import NOTICE, code, table
 from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.jepsen.in_process import open_in_process_cluster
@@ -184,6 +185,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     for name, text in trio.run(pages).items():
         (folder / name).write_text(text)
+    for name, text in scripts().items():
+        (COMPLETIONS / name).write_text(text)
     client = folder / "client.md"
     client.write_text(with_reference(client.read_text()))
     readme = folder.parent / "README.md"

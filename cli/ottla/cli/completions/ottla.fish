@@ -1,0 +1,881 @@
+# Completion of ottla in fish. Written by `make docs` from the parsers; a test compares it.
+# To load it: ottla completion fish | source
+
+function __ottla_row
+    set -g __ottla_verbs
+    set -g __ottla_summaries
+    set -g __ottla_options
+    set -g __ottla_values
+    set -g __ottla_argument ''
+    switch "$argv"
+        case ''
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'limit what users and clients may use, and see which limit holds' 'write records from standard input' 'print records' 'look into log directories, check and recover them offline' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'show how compaction stands, ask for a pass, retry what failed' 'show the controllers’ quorum' 'show, change and compare settings' 'what clients report of themselves (KIP-714)' 'topics through Spark: archive, telemetry, your own' 'search the deterministic world for bugs, from a seed' 'test real processes under faults' 'measure any Kafka-compatible broker' 'what a machine lacks to run Spark, and what holds retention up' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_options
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'help'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'limit what users and clients may use, and see which limit holds' 'write records from standard input' 'print records' 'look into log directories, check and recover them offline' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'show how compaction stands, ask for a pass, retry what failed' 'show the controllers’ quorum' 'show, change and compare settings' 'what clients report of themselves (KIP-714)' 'topics through Spark: archive, telemetry, your own' 'search the deterministic world for bugs, from a seed' 'test real processes under faults' 'measure any Kafka-compatible broker' 'what a machine lacks to run Spark, and what holds retention up' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_options
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'up'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--restart' '--detach'
+            set -g __ottla_values '--controllers=' '--brokers=' '--host=' '--port=' '--dir=@dir' '--set='
+            set -g __ottla_argument ''
+        case 'down'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--dir'
+            set -g __ottla_values '--dir=@dir'
+            set -g __ottla_argument ''
+        case 'status'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--watch'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'topic'
+            set -g __ottla_verbs 'create' 'list' 'describe' 'delete' 'alter' 'add-partitions' 'trim' 'elect' 'reassign' 'storage'
+            set -g __ottla_summaries 'create topics' 'list topics' 'show a topic’s partitions' 'delete topics' 'change settings of topics' 'give topics more partitions' 'delete the oldest records' 'give leadership to each partition’s first replica' 'move replicas to other brokers or log directories; --execute does it' 'show the bytes of a topic’s replicas'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'topic create'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '-p' '--partitions' '-r' '--replication-factor' '--replicas' '-c' '--config' '--if-not-exists' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '-p=' '--partitions=' '-r=' '--replication-factor=' '--replicas=' '-c=' '--config=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'topic list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--internal' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'topic describe'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'topic delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'topic alter'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '-c' '--config' '--unset' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '-c=' '--config=' '--unset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'topic add-partitions'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--by' '--to' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--by=' '--to=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'topic trim'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '-p' '--partition' '--before' '--before-time' '--all' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '-p=' '--partition=' '--before=' '--before-time=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'topic elect'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '-p' '--partition' '--unclean' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '-p=' '--partition=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'topic reassign'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--brokers' '--evacuate' '--plan' '--cancel' '--verify' '--log-dir' '-r' '--replicas' '--execute' '--save' '--watch' '--throttle' '--log-dir-throttle' '--replica-alter-log-dirs-throttle' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--brokers=' '--evacuate=' '--plan=@file' '--log-dir=' '-r=' '--replicas=' '--save=@file' '--throttle=' '--log-dir-throttle=' '--replica-alter-log-dirs-throttle=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'topic storage'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'user'
+            set -g __ottla_verbs 'list' 'add' 'delete'
+            set -g __ottla_summaries 'list users and their credentials' 'give a user a password, or another one' 'take a user’s credentials away'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'user list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'user add'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--mechanism' '--iterations' '--password-file' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
+            set -g __ottla_values '--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--iterations=' '--password-file=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
+            set -g __ottla_argument ''
+        case 'user delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
+            set -g __ottla_values '--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
+            set -g __ottla_argument ''
+        case 'group'
+            set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'reset' 'delete'
+            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show who is in a group, and who works on what' 'show the lag of each partition' 'move a group’s offsets; without --execute only show' 'delete groups without members, with their offsets'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'group list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--type' '--state' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--type=' '--state=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'group describe'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--isolation-level=read_uncommitted|read_committed' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'group members'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'group lag'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--watch' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--isolation-level=read_uncommitted|read_committed' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'group reset'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--shift-by' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--to-offset=' '--to-datetime=' '--shift-by=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'group delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'txn'
+            set -g __ottla_verbs 'list' 'describe' 'producers' 'find-hanging' 'abort'
+            set -g __ottla_summaries 'list transactional ids and their states' 'show what coordinators know of transactional ids' 'show who writes to partitions, and what is open' 'find transactions that have no coordinator any more' 'abort a hanging transaction in one partition'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'txn list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--state' '--producer-id' '--longer-than' '--match' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--state=' '--producer-id=' '--longer-than=' '--match=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'txn describe'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'txn producers'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'txn find-hanging'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--longer-than' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--longer-than=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'txn abort'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--start-offset' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--start-offset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'quota'
+            set -g __ottla_verbs 'list' 'set' 'delete' 'explain' 'usage' 'export' 'apply'
+            set -g __ottla_summaries 'list every limit' 'set limits of a user, a client id, both, or an address' 'remove limits' 'show which limit holds for a client, and why' 'show what limited clients use, and who is throttled' 'print all limits as JSON, for ’apply’' 'make limits those of a file; again changes nothing'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'quota list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quota set'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--user' '--client-id' '--ip' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--user=' '--client-id=' '--ip=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quota delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--user' '--client-id' '--ip' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--user=' '--client-id=' '--ip=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quota explain'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--user' '--client-id' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--user=' '--client-id=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quota usage'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--limit' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--limit=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quota export'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
+            set -g __ottla_argument ''
+        case 'quota apply'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '-f' '--file' '--prune' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '-f=@file' '--file=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'produce'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '-p' '--partition' '-K' '--key-delimiter' '-k' '--key' '-H' '--header' '-Z' '--null' '-z' '--codec' '--acks' '--create' '--transactional-id'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '-p=' '--partition=' '-K=' '--key-delimiter=' '-k=' '--key=' '-H=' '--header=' '-z=none|gzip|snappy|lz4|zstd' '--codec=none|gzip|snappy|lz4|zstd' '--acks=1|all' '--transactional-id='
+            set -g __ottla_argument '@topics'
+        case 'consume'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '-p' '--partition' '-o' '--offset' '-c' '--count' '-e' '--exit-at-end' '-K' '--key-delimiter' '-f' '--format-string' '--isolation-level' '-J' '--json'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '-p=' '--partition=' '-o=' '--offset=' '-c=' '--count=' '-K=' '--key-delimiter=' '-f=' '--format-string=' '--isolation-level=read_uncommitted|read_committed'
+            set -g __ottla_argument '@topics'
+        case 'log'
+            set -g __ottla_verbs 'dump' 'index' 'snapshot' 'checkpoint' 'verify' 'recover'
+            set -g __ottla_summaries 'show log, index, snapshot and checkpoint files' 'show indexes, and which entries do not fit their log' 'show what a log knows of its producers' 'show checkpoints and identities' 'check every file of a log directory or a partition' 'show what a start after a crash does to a log directory, and do it'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'log dump'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--format' '--records' '--metadata' '--value-bytes'
+            set -g __ottla_values '--format=table|json' '--value-bytes='
+            set -g __ottla_argument '@file'
+        case 'log index'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument '@file'
+        case 'log snapshot'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument '@file'
+        case 'log checkpoint'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument '@file'
+        case 'log verify'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--records' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument '@dir'
+        case 'log recover'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--all' '--yes' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument '@dir'
+        case 'storage'
+            set -g __ottla_verbs 'format' 'random-uuid'
+            set -g __ottla_summaries 'format the directories of one node' 'print an id for a new cluster or directory'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'storage format'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--config' '-c' '--cluster-id' '-t' '--initial-controllers' '--add-scram' '-S'
+            set -g __ottla_values '--config=' '-c=' '--cluster-id=' '-t=' '--initial-controllers=' '--add-scram=' '-S='
+            set -g __ottla_argument ''
+        case 'storage random-uuid'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'controller'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--set'
+            set -g __ottla_values '--set='
+            set -g __ottla_argument '@file'
+        case 'broker'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--set'
+            set -g __ottla_values '--set='
+            set -g __ottla_argument '@file'
+        case 'broker list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'broker describe'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'broker drain'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--undo' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'broker logdirs'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--replicas' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'broker unregister'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'broker remove'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--yes' '--stop-timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'cleaner'
+            set -g __ottla_verbs 'status' 'run' 'retry'
+            set -g __ottla_summaries 'show dirty ratios, last passes, and which logs are not compacted and why' 'compact logs now, however clean they are; their active segments are closed' 'compact logs again whose cleaning failed'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'cleaner status'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--failed' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'cleaner run'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--no-wait' '--timeout' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--timeout=' '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'cleaner retry'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'quorum'
+            set -g __ottla_verbs 'status'
+            set -g __ottla_summaries 'leader, epoch, high watermark, voters, observers'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'quorum status'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'config'
+            set -g __ottla_verbs 'get' 'set' 'diff'
+            set -g __ottla_summaries 'show settings and who says so' 'change settings; running brokers take them over at once' 'show what differs from the defaults, or between two of a kind'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'config get'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--all' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'config set'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--unset' '--dry-run' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--unset=' '--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'config diff'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'metrics'
+            set -g __ottla_verbs 'subscriptions' 'clients' 'tail'
+            set -g __ottla_summaries 'list, set and delete what clients are asked to report' 'show which clients report, what and how often' 'print what clients push, as it comes'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'metrics subscriptions'
+            set -g __ottla_verbs 'list' 'set' 'delete'
+            set -g __ottla_summaries 'show every subscription' 'make a subscription, or change what is given of one that is there' 'stop asking for it'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'metrics subscriptions list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'metrics subscriptions set'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--metrics' '--interval' '--match' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--metrics=' '--interval=' '--match=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'metrics subscriptions delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'metrics clients'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--client' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--client=' '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'metrics tail'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--client' '--broker' '--metric' '--recent' '-c' '--count' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--client=' '--broker=' '--metric=' '-c=' '--count=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'pipeline'
+            set -g __ottla_verbs 'archive' 'compact' 'telemetry' 'run' 'lag' 'zip'
+            set -g __ottla_summaries 'topics into Parquet by topic, date and hour' 'an archive’s many small files into few' 'what clients report, rolled up by windows' 'a pipeline of your own, from a Python file' 'how far each streaming query is behind' 'our modules for spark-submit --py-files'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'pipeline archive'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--pattern' '-o' '--output' '--name' '--schema' '--transform' '--starting' '--option' '--headers' '--checkpoint' '--from' '--to' '--late' '--once' '--trigger' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--master' '--conf' '--jars' '--packages' '--py-files' '--archives' '--spark-log'
+            set -g __ottla_values '--pattern=' '-o=@dir' '--output=@dir' '--name=' '--schema=' '--transform=' '--starting=' '--option=' '--checkpoint=@dir' '--from=' '--to=' '--late=' '--trigger=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json' '--master=' '--conf=' '--jars=' '--packages=' '--py-files=' '--archives=' '--spark-log=@file'
+            set -g __ottla_argument '@topics'
+        case 'pipeline compact'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--target-mib' '--keep' '--format'
+            set -g __ottla_values '--target-mib=' '--keep=' '--format=table|json'
+            set -g __ottla_argument '@dir'
+        case 'pipeline telemetry'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '-o' '--output' '--output-topic' '--topic' '--window' '--lateness' '--by' '--metrics' '--name' '--starting' '--option' '--checkpoint' '--once' '--trigger' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--master' '--conf' '--jars' '--packages' '--py-files' '--archives' '--spark-log'
+            set -g __ottla_values '-o=@dir' '--output=@dir' '--output-topic=@topics' '--topic=@topics' '--window=' '--lateness=' '--by=' '--metrics=' '--name=' '--starting=' '--option=' '--checkpoint=@dir' '--trigger=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json' '--master=' '--conf=' '--jars=' '--packages=' '--py-files=' '--archives=' '--spark-log=@file'
+            set -g __ottla_argument ''
+        case 'pipeline run'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--once' '--trigger' '--format' '--master' '--conf' '--jars' '--packages' '--py-files' '--archives' '--spark-log'
+            set -g __ottla_values '--trigger=' '--format=table|json' '--master=' '--conf=' '--jars=' '--packages=' '--py-files=' '--archives=' '--spark-log=@file'
+            set -g __ottla_argument '@file'
+        case 'pipeline lag'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--watch' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--isolation-level' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--isolation-level=read_uncommitted|read_committed' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'pipeline zip'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument '@file'
+        case 'world'
+            set -g __ottla_verbs 'run' 'soak' 'replay' 'bugs' 'fuzz' 'list'
+            set -g __ottla_summaries 'run seeds and judge every step' 'spend some time on every engine' 'run a kept failure again, and tell its story' 'plant each bug of the bank and measure how soon it dies' 'fuzz every reader of others’ bytes' 'list engines and what they run on'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'world run'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--engine' '--subject' '--seed' '--seeds' '--for' '--budget' '--mutant' '--keep' '--no-shrink' '--demand-rare' '--processes' '--format'
+            set -g __ottla_values '--engine=walk|whole' '--subject=' '--seed=' '--seeds=' '--for=' '--budget=' '--mutant=' '--keep=' '--processes=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'world soak'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--for' '--seed' '--out' '--processes' '--format'
+            set -g __ottla_values '--for=' '--seed=' '--out=@dir' '--processes=' '--format=table|markdown|json'
+            set -g __ottla_argument ''
+        case 'world replay'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--all' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument ''
+        case 'world bugs'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--for' '--processes' '--format'
+            set -g __ottla_values '--for=' '--processes=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'world fuzz'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--target' '--list' '--for' '--seed' '--driver' '--keep' '--format'
+            set -g __ottla_values '--target=' '--for=' '--seed=' '--driver=atheris|plain' '--keep=@dir' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'world list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument ''
+        case 'jepsen'
+            set -g __ottla_verbs 'run' 'run-all' 'bugs' 'analyze' 'serve' 'list'
+            set -g __ottla_summaries 'run one test: load, faults, verdict' 'run every workload under every nemesis, without those that have a verdict' 'plant bugs, and check that each is found' 'judge stored runs again' 'serve stored reports to browsers of this machine' 'list workloads, nemeses and runs'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'jepsen run'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--workload' '--nemesis' '--bootstrap-server' '--bootstrap' '--planted' '--for' '--clients' '--seed' '--interval' '--threads' '--controllers' '--brokers' '--flush' '--plain' '--min-ops' '--min-faults' '--store' '--format'
+            set -g __ottla_values '--workload=' '--nemesis=' '--bootstrap-server=' '--bootstrap=' '--planted=' '--for=' '--clients=' '--seed=' '--interval=' '--threads=' '--controllers=' '--brokers=' '--min-ops=' '--min-faults=' '--store=@dir' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'jepsen run-all'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--workloads' '--nemeses' '--together' '--again' '--for' '--clients' '--seed' '--interval' '--threads' '--controllers' '--brokers' '--flush' '--plain' '--min-ops' '--min-faults' '--store' '--format'
+            set -g __ottla_values '--workloads=' '--nemeses=' '--together=' '--for=' '--clients=' '--seed=' '--interval=' '--threads=' '--controllers=' '--brokers=' '--min-ops=' '--min-faults=' '--store=@dir' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'jepsen bugs'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--store' '--format'
+            set -g __ottla_values '--store=@dir' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'jepsen analyze'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument '@dir'
+        case 'jepsen serve'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--port'
+            set -g __ottla_values '--port='
+            set -g __ottla_argument '@dir'
+        case 'jepsen list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument '@dir'
+        case 'bench'
+            set -g __ottla_verbs 'produce' 'consume' 'e2e' 'clients' 'requests' 'commits' 'rebalance' 'scrape' 'steady' 'telemetry' 'beside' 'transactions' 'start' 'failover' 'replication' 'heartbeat' 'log-move' 'cold' 'compaction' 'instructions' 'append' 'recovery' 'partitions' 'spark' 'spark-partitions' 'spark-round-trip' 'spark-faults'
+            set -g __ottla_summaries 'throughput of a producer, and latency from send to acknowledgement' 'throughput of a consumer that reads a topic from its beginning' 'latency of single records from producer to consumer' 'Ottla’s client beside confluent-kafka and aiokafka: throughput and CPU' 'rate and latency of small requests over raw sockets' 'rate and latency of offset commits of one group' 'duration of a group’s first and second rebalance' 'duration and size of /metrics, and its delay of other requests' 'a steady load, and an audit of every acknowledged record' 'many clients that push metrics (KIP-714): lost pushes, and their cost' 'Ottla beside Apache Kafka, in alternating rounds: medians, spread and ratio' 'transactional produce beside idempotent, and duration of commits, with Kafka in turns' 'duration of ’ottla up’ with 3 + 3 nodes, and their memory' 'time without a leader after a broker’s and a controller’s death' 'acks=1 and acks=all with one and three replicas' 'delay of heartbeats of an idle and of a busy broker' 'delay of a producer while 2 GB of its partition move to another log directory' 'delay of a producer beside a consumer of a cold backlog' 'delay of a producer and of a tailing consumer beside a compaction' 'instructions of a broker per request (callgrind)' 'one append to a log, of batches of 1, 16 and 1024 KiB' 'check of logs after a kill, with one and two recovery threads' 'one broker of 2,000 and of 10,000 partitions: made, stopped, killed, started' 'throughput of Spark’s reads by Ottla’s source and by others' 'Spark’s reads of 1, 4, 16 and 64 partitions' 'records of all kinds as Spark and another client read them' 'exactly-once delivery through Spark while brokers and drivers die'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'bench produce'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--record-bytes' '--batch-bytes' '--codec' '--acks' '--linger-ms' '--pid' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--record-bytes=' '--batch-bytes=' '--codec=' '--acks=0|1|all' '--linger-ms=' '--pid=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench consume'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--record-bytes' '--batch-bytes' '--codec' '--pid' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--record-bytes=' '--batch-bytes=' '--codec=' '--pid=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench e2e'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--record-bytes' '--acks' '--pid' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--record-bytes=' '--acks=0|1|all' '--pid=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench clients'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--count' '-c' '--rounds' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--count=' '-c=' '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench requests'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--kind' '--connections' '--in-flight' '--pid' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--kind=produce|fetch|metadata' '--connections=' '--in-flight=' '--pid=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench commits'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--connections' '--members' '--in-flight' '--pid' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--connections=' '--in-flight=' '--pid=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench rebalance'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--connections' '--heartbeat-ms' '--rounds' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--connections=' '--heartbeat-ms=' '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench scrape'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--metrics' '--rounds' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--metrics=' '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench steady'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--rate' '--seconds' '--record-bytes' '--batch-bytes' '--codec' '--acks' '--linger-ms' '--set' '--ledger' '--svg' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--rate=' '--seconds=' '--record-bytes=' '--batch-bytes=' '--codec=' '--acks=0|1|all' '--linger-ms=' '--set=' '--ledger=@file' '--svg=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench telemetry'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--connections' '--seconds' '--produce-rate' '--pid' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--connections=' '--seconds=' '--produce-rate=' '--pid=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench beside'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--kafka' '--rows' '--rounds' '--count' '-c' '--record-bytes' '--batch-bytes' '--codec' '--acks' '--linger-ms' '--partitions' '--singles' '--requests' '--connections' '--in-flight' '--set' '--timeout' '--format'
+            set -g __ottla_values '--kafka=@dir' '--rows=' '--rounds=' '--count=' '-c=' '--record-bytes=' '--batch-bytes=' '--codec=' '--acks=0|1|all' '--linger-ms=' '--partitions=' '--singles=' '--requests=' '--connections=' '--in-flight=' '--set=' '--timeout=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench transactions'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--kafka' '--brokers' '--seconds' '--rounds' '--timeout' '--format'
+            set -g __ottla_values '--kafka=@dir' '--brokers=' '--seconds=' '--rounds=' '--timeout=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench start'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench failover'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench replication'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench heartbeat'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench log-move'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench cold'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench compaction'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench instructions'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench append'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench recovery'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench partitions'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench spark'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--replication-factor' '--count' '-c' '--codec' '--jars' '--master' '--rounds' '--format' '--partitions'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--replication-factor=' '--count=' '-c=' '--codec=' '--jars=@dir' '--master=' '--rounds=' '--format=table|json' '--partitions='
+            set -g __ottla_argument ''
+        case 'bench spark-partitions'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--replication-factor' '--count' '-c' '--codec' '--jars' '--master' '--rounds' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--replication-factor=' '--count=' '-c=' '--codec=' '--jars=@dir' '--master=' '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'bench spark-round-trip'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--count' '-c' '--partitions' '--master'
+            set -g __ottla_values '--count=' '-c=' '--partitions=' '--master='
+            set -g __ottla_argument ''
+        case 'bench spark-faults'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--rounds' '--format'
+            set -g __ottla_values '--rounds=' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'doctor'
+            set -g __ottla_verbs 'spark' 'retention'
+            set -g __ottla_summaries 'Java, Python packages, workers, a small query; brokers, when some are named' 'topics that keep records for longer, for one is ahead of the clock'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'doctor spark'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--master' '--timeout' '--no-query' '--verbose' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--master=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'doctor retention'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'completion'
+            set -g __ottla_verbs 'bash' 'zsh' 'fish' 'names'
+            set -g __ottla_summaries 'print the completion script for bash' 'print the completion script for zsh' 'print the completion script for fish' 'print names for the scripts, one a line; none if the cluster is not reached'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'completion bash'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'completion zsh'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'completion fish'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'completion names'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--line'
+            set -g __ottla_values '--line='
+            set -g __ottla_argument 'topics|groups|profiles'
+        case 'version'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+    end
+end
+
+function __ottla_names
+    set -l program (commandline -opc)[1]
+    $program completion names $argv --line (commandline -p | string collect) 2>/dev/null
+end
+
+function __ottla_complete
+    set -l current (commandline -ct)
+    set -l place ''
+    set -l want ''
+    set -l before ''
+    __ottla_row ''
+    for word in (commandline -opc)[2..]
+        if test -n "$want"
+            set want ''
+        else if string match -q -- '-*' $word
+            string match -q -- "$word=*" $__ottla_values; and set want $word
+        else if contains -- $word $__ottla_verbs
+            set place (string trim -- "$place $word")
+            set place (string replace -r '^help ' '' -- $place)
+            __ottla_row $place
+        end
+    end
+    if test -z "$want"; and string match -q -- '--*=*' $current
+        set want (string split -m 1 = -- $current)[1]
+        set before "$want="
+    end
+    set -l kind $__ottla_argument
+    if test -n "$want"
+        set kind (string match -- "$want=*" $__ottla_values)
+        test -n "$kind[1]"; and set kind (string split -m 1 = -- $kind[1])[2]
+    else if string match -q -- '-*' $current
+        printf '%s\n' $__ottla_options
+        return
+    else
+        for index in (seq (count $__ottla_verbs))
+            printf '%s\t%s\n' $__ottla_verbs[$index] $__ottla_summaries[$index]
+        end
+    end
+    switch "$kind"
+        case ''
+        case @file
+            __fish_complete_path (string replace -- "$before" '' $current)
+        case @dir
+            __fish_complete_directories (string replace -- "$before" '' $current) ''
+        case '@*'
+            printf "$before%s\n" (__ottla_names (string sub -s 2 -- $kind))
+        case '*'
+            printf "$before%s\n" (string split '|' -- $kind)
+    end
+end
+
+complete -c ottla -f -a '(__ottla_complete)'

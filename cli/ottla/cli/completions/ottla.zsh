@@ -1,0 +1,738 @@
+#compdef ottla
+# Completion of ottla in zsh. Written by `make docs` from the parsers; a test compares it.
+# To load it: eval "$(ottla completion zsh)", after compinit; or keep it as _ottla in a folder of $fpath.
+
+_ottla_row() {
+  ottla_verbs=() ottla_options=() ottla_values=() ottla_argument=''
+  case $1 in
+    '')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:limit what users and clients may use, and see which limit holds' 'produce:write records from standard input' 'consume:print records' 'log:look into log directories, check and recover them offline' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'cleaner:show how compaction stands, ask for a pass, retry what failed' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:what clients report of themselves (KIP-714)' 'pipeline:topics through Spark: archive, telemetry, your own' 'world:search the deterministic world for bugs, from a seed' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:what a machine lacks to run Spark, and what holds retention up' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
+      ottla_options=()
+      ottla_values=()
+      ottla_argument='' ;;
+    'help')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:limit what users and clients may use, and see which limit holds' 'produce:write records from standard input' 'consume:print records' 'log:look into log directories, check and recover them offline' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'cleaner:show how compaction stands, ask for a pass, retry what failed' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:what clients report of themselves (KIP-714)' 'pipeline:topics through Spark: archive, telemetry, your own' 'world:search the deterministic world for bugs, from a seed' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:what a machine lacks to run Spark, and what holds retention up' 'completion:print completion scripts for shells' 'version:print the version')
+      ottla_options=()
+      ottla_values=()
+      ottla_argument='' ;;
+    'up')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--restart' '--detach')
+      ottla_values=('--controllers=' '--brokers=' '--host=' '--port=' '--dir=@dir' '--set=')
+      ottla_argument='' ;;
+    'down')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--dir')
+      ottla_values=('--dir=@dir')
+      ottla_argument='' ;;
+    'status')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--watch')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'topic')
+      ottla_verbs=('create:create topics' 'list:list topics' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:give topics more partitions' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories; --execute does it' 'storage:show the bytes of a topic’s replicas')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'topic create')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '-p' '--partitions' '-r' '--replication-factor' '--replicas' '-c' '--config' '--if-not-exists' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('-p=' '--partitions=' '-r=' '--replication-factor=' '--replicas=' '-c=' '--config=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'topic list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--internal' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'topic describe')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'topic delete')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'topic alter')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '-c' '--config' '--unset' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('-c=' '--config=' '--unset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'topic add-partitions')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--by' '--to' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--by=' '--to=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'topic trim')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '-p' '--partition' '--before' '--before-time' '--all' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('-p=' '--partition=' '--before=' '--before-time=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'topic elect')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '-p' '--partition' '--unclean' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('-p=' '--partition=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'topic reassign')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--brokers' '--evacuate' '--plan' '--cancel' '--verify' '--log-dir' '-r' '--replicas' '--execute' '--save' '--watch' '--throttle' '--log-dir-throttle' '--replica-alter-log-dirs-throttle' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--brokers=' '--evacuate=' '--plan=@file' '--log-dir=' '-r=' '--replicas=' '--save=@file' '--throttle=' '--log-dir-throttle=' '--replica-alter-log-dirs-throttle=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'topic storage')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'user')
+      ottla_verbs=('list:list users and their credentials' 'add:give a user a password, or another one' 'delete:take a user’s credentials away')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'user list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'user add')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--mechanism' '--iterations' '--password-file' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
+      ottla_values=('--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--iterations=' '--password-file=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
+      ottla_argument='' ;;
+    'user delete')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
+      ottla_values=('--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
+      ottla_argument='' ;;
+    'group')
+      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show who is in a group, and who works on what' 'lag:show the lag of each partition' 'reset:move a group’s offsets; without --execute only show' 'delete:delete groups without members, with their offsets')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'group list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--type' '--state' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--type=' '--state=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'group describe')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--isolation-level=read_uncommitted|read_committed' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'group members')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'group lag')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--watch' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--isolation-level=read_uncommitted|read_committed' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'group reset')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--shift-by' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--to-offset=' '--to-datetime=' '--shift-by=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'group delete')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'txn')
+      ottla_verbs=('list:list transactional ids and their states' 'describe:show what coordinators know of transactional ids' 'producers:show who writes to partitions, and what is open' 'find-hanging:find transactions that have no coordinator any more' 'abort:abort a hanging transaction in one partition')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'txn list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--state' '--producer-id' '--longer-than' '--match' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--state=' '--producer-id=' '--longer-than=' '--match=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'txn describe')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'txn producers')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'txn find-hanging')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--longer-than' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--longer-than=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'txn abort')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--start-offset' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--start-offset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'quota')
+      ottla_verbs=('list:list every limit' 'set:set limits of a user, a client id, both, or an address' 'delete:remove limits' 'explain:show which limit holds for a client, and why' 'usage:show what limited clients use, and who is throttled' 'export:print all limits as JSON, for ’apply’' 'apply:make limits those of a file; again changes nothing')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'quota list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'quota set')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--user' '--client-id' '--ip' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--user=' '--client-id=' '--ip=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'quota delete')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--user' '--client-id' '--ip' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--user=' '--client-id=' '--ip=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'quota explain')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--user' '--client-id' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--user=' '--client-id=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'quota usage')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--limit' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--limit=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'quota export')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
+      ottla_argument='' ;;
+    'quota apply')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '-f' '--file' '--prune' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('-f=@file' '--file=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'produce')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '-p' '--partition' '-K' '--key-delimiter' '-k' '--key' '-H' '--header' '-Z' '--null' '-z' '--codec' '--acks' '--create' '--transactional-id')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '-p=' '--partition=' '-K=' '--key-delimiter=' '-k=' '--key=' '-H=' '--header=' '-z=none|gzip|snappy|lz4|zstd' '--codec=none|gzip|snappy|lz4|zstd' '--acks=1|all' '--transactional-id=')
+      ottla_argument='@topics' ;;
+    'consume')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '-p' '--partition' '-o' '--offset' '-c' '--count' '-e' '--exit-at-end' '-K' '--key-delimiter' '-f' '--format-string' '--isolation-level' '-J' '--json')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '-p=' '--partition=' '-o=' '--offset=' '-c=' '--count=' '-K=' '--key-delimiter=' '-f=' '--format-string=' '--isolation-level=read_uncommitted|read_committed')
+      ottla_argument='@topics' ;;
+    'log')
+      ottla_verbs=('dump:show log, index, snapshot and checkpoint files' 'index:show indexes, and which entries do not fit their log' 'snapshot:show what a log knows of its producers' 'checkpoint:show checkpoints and identities' 'verify:check every file of a log directory or a partition' 'recover:show what a start after a crash does to a log directory, and do it')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'log dump')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--format' '--records' '--metadata' '--value-bytes')
+      ottla_values=('--format=table|json' '--value-bytes=')
+      ottla_argument='@file' ;;
+    'log index')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='@file' ;;
+    'log snapshot')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='@file' ;;
+    'log checkpoint')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='@file' ;;
+    'log verify')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--records' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='@dir' ;;
+    'log recover')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--all' '--yes' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='@dir' ;;
+    'storage')
+      ottla_verbs=('format:format the directories of one node' 'random-uuid:print an id for a new cluster or directory')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'storage format')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--config' '-c' '--cluster-id' '-t' '--initial-controllers' '--add-scram' '-S')
+      ottla_values=('--config=' '-c=' '--cluster-id=' '-t=' '--initial-controllers=' '--add-scram=' '-S=')
+      ottla_argument='' ;;
+    'storage random-uuid')
+      ottla_verbs=()
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'controller')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--set')
+      ottla_values=('--set=')
+      ottla_argument='@file' ;;
+    'broker')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--set')
+      ottla_values=('--set=')
+      ottla_argument='@file' ;;
+    'broker list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'broker describe')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'broker drain')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--undo' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'broker logdirs')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--replicas' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'broker unregister')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'broker remove')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--yes' '--stop-timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'cleaner')
+      ottla_verbs=('status:show dirty ratios, last passes, and which logs are not compacted and why' 'run:compact logs now, however clean they are; their active segments are closed' 'retry:compact logs again whose cleaning failed')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'cleaner status')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--failed' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'cleaner run')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--no-wait' '--timeout' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--timeout=' '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'cleaner retry')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'quorum')
+      ottla_verbs=('status:leader, epoch, high watermark, voters, observers')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'quorum status')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'config')
+      ottla_verbs=('get:show settings and who says so' 'set:change settings; running brokers take them over at once' 'diff:show what differs from the defaults, or between two of a kind')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'config get')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--all' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'config set')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--unset' '--dry-run' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--unset=' '--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'config diff')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'metrics')
+      ottla_verbs=('subscriptions:list, set and delete what clients are asked to report' 'clients:show which clients report, what and how often' 'tail:print what clients push, as it comes')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'metrics subscriptions')
+      ottla_verbs=('list:show every subscription' 'set:make a subscription, or change what is given of one that is there' 'delete:stop asking for it')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'metrics subscriptions list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'metrics subscriptions set')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--metrics' '--interval' '--match' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--metrics=' '--interval=' '--match=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'metrics subscriptions delete')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'metrics clients')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--client' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--client=' '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'metrics tail')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--client' '--broker' '--metric' '--recent' '-c' '--count' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--client=' '--broker=' '--metric=' '-c=' '--count=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'pipeline')
+      ottla_verbs=('archive:topics into Parquet by topic, date and hour' 'compact:an archive’s many small files into few' 'telemetry:what clients report, rolled up by windows' 'run:a pipeline of your own, from a Python file' 'lag:how far each streaming query is behind' 'zip:our modules for spark-submit --py-files')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'pipeline archive')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--pattern' '-o' '--output' '--name' '--schema' '--transform' '--starting' '--option' '--headers' '--checkpoint' '--from' '--to' '--late' '--once' '--trigger' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--master' '--conf' '--jars' '--packages' '--py-files' '--archives' '--spark-log')
+      ottla_values=('--pattern=' '-o=@dir' '--output=@dir' '--name=' '--schema=' '--transform=' '--starting=' '--option=' '--checkpoint=@dir' '--from=' '--to=' '--late=' '--trigger=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json' '--master=' '--conf=' '--jars=' '--packages=' '--py-files=' '--archives=' '--spark-log=@file')
+      ottla_argument='@topics' ;;
+    'pipeline compact')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--target-mib' '--keep' '--format')
+      ottla_values=('--target-mib=' '--keep=' '--format=table|json')
+      ottla_argument='@dir' ;;
+    'pipeline telemetry')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '-o' '--output' '--output-topic' '--topic' '--window' '--lateness' '--by' '--metrics' '--name' '--starting' '--option' '--checkpoint' '--once' '--trigger' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--master' '--conf' '--jars' '--packages' '--py-files' '--archives' '--spark-log')
+      ottla_values=('-o=@dir' '--output=@dir' '--output-topic=@topics' '--topic=@topics' '--window=' '--lateness=' '--by=' '--metrics=' '--name=' '--starting=' '--option=' '--checkpoint=@dir' '--trigger=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json' '--master=' '--conf=' '--jars=' '--packages=' '--py-files=' '--archives=' '--spark-log=@file')
+      ottla_argument='' ;;
+    'pipeline run')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--once' '--trigger' '--format' '--master' '--conf' '--jars' '--packages' '--py-files' '--archives' '--spark-log')
+      ottla_values=('--trigger=' '--format=table|json' '--master=' '--conf=' '--jars=' '--packages=' '--py-files=' '--archives=' '--spark-log=@file')
+      ottla_argument='@file' ;;
+    'pipeline lag')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--watch' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--isolation-level' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--isolation-level=read_uncommitted|read_committed' '--format=table|json')
+      ottla_argument='' ;;
+    'pipeline zip')
+      ottla_verbs=()
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='@file' ;;
+    'world')
+      ottla_verbs=('run:run seeds and judge every step' 'soak:spend some time on every engine' 'replay:run a kept failure again, and tell its story' 'bugs:plant each bug of the bank and measure how soon it dies' 'fuzz:fuzz every reader of others’ bytes' 'list:list engines and what they run on')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'world run')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--engine' '--subject' '--seed' '--seeds' '--for' '--budget' '--mutant' '--keep' '--no-shrink' '--demand-rare' '--processes' '--format')
+      ottla_values=('--engine=walk|whole' '--subject=' '--seed=' '--seeds=' '--for=' '--budget=' '--mutant=' '--keep=' '--processes=' '--format=table|json')
+      ottla_argument='' ;;
+    'world soak')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--for' '--seed' '--out' '--processes' '--format')
+      ottla_values=('--for=' '--seed=' '--out=@dir' '--processes=' '--format=table|markdown|json')
+      ottla_argument='' ;;
+    'world replay')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--all' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='' ;;
+    'world bugs')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--for' '--processes' '--format')
+      ottla_values=('--for=' '--processes=' '--format=table|json')
+      ottla_argument='' ;;
+    'world fuzz')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--target' '--list' '--for' '--seed' '--driver' '--keep' '--format')
+      ottla_values=('--target=' '--for=' '--seed=' '--driver=atheris|plain' '--keep=@dir' '--format=table|json')
+      ottla_argument='' ;;
+    'world list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='' ;;
+    'jepsen')
+      ottla_verbs=('run:run one test: load, faults, verdict' 'run-all:run every workload under every nemesis, without those that have a verdict' 'bugs:plant bugs, and check that each is found' 'analyze:judge stored runs again' 'serve:serve stored reports to browsers of this machine' 'list:list workloads, nemeses and runs')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'jepsen run')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--workload' '--nemesis' '--bootstrap-server' '--bootstrap' '--planted' '--for' '--clients' '--seed' '--interval' '--threads' '--controllers' '--brokers' '--flush' '--plain' '--min-ops' '--min-faults' '--store' '--format')
+      ottla_values=('--workload=' '--nemesis=' '--bootstrap-server=' '--bootstrap=' '--planted=' '--for=' '--clients=' '--seed=' '--interval=' '--threads=' '--controllers=' '--brokers=' '--min-ops=' '--min-faults=' '--store=@dir' '--format=table|json')
+      ottla_argument='' ;;
+    'jepsen run-all')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--workloads' '--nemeses' '--together' '--again' '--for' '--clients' '--seed' '--interval' '--threads' '--controllers' '--brokers' '--flush' '--plain' '--min-ops' '--min-faults' '--store' '--format')
+      ottla_values=('--workloads=' '--nemeses=' '--together=' '--for=' '--clients=' '--seed=' '--interval=' '--threads=' '--controllers=' '--brokers=' '--min-ops=' '--min-faults=' '--store=@dir' '--format=table|json')
+      ottla_argument='' ;;
+    'jepsen bugs')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--store' '--format')
+      ottla_values=('--store=@dir' '--format=table|json')
+      ottla_argument='' ;;
+    'jepsen analyze')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='@dir' ;;
+    'jepsen serve')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--port')
+      ottla_values=('--port=')
+      ottla_argument='@dir' ;;
+    'jepsen list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='@dir' ;;
+    'bench')
+      ottla_verbs=('produce:throughput of a producer, and latency from send to acknowledgement' 'consume:throughput of a consumer that reads a topic from its beginning' 'e2e:latency of single records from producer to consumer' 'clients:Ottla’s client beside confluent-kafka and aiokafka: throughput and CPU' 'requests:rate and latency of small requests over raw sockets' 'commits:rate and latency of offset commits of one group' 'rebalance:duration of a group’s first and second rebalance' 'scrape:duration and size of /metrics, and its delay of other requests' 'steady:a steady load, and an audit of every acknowledged record' 'telemetry:many clients that push metrics (KIP-714): lost pushes, and their cost' 'beside:Ottla beside Apache Kafka, in alternating rounds: medians, spread and ratio' 'transactions:transactional produce beside idempotent, and duration of commits, with Kafka in turns' 'start:duration of ’ottla up’ with 3 + 3 nodes, and their memory' 'failover:time without a leader after a broker’s and a controller’s death' 'replication:acks=1 and acks=all with one and three replicas' 'heartbeat:delay of heartbeats of an idle and of a busy broker' 'log-move:delay of a producer while 2 GB of its partition move to another log directory' 'cold:delay of a producer beside a consumer of a cold backlog' 'compaction:delay of a producer and of a tailing consumer beside a compaction' 'instructions:instructions of a broker per request (callgrind)' 'append:one append to a log, of batches of 1, 16 and 1024 KiB' 'recovery:check of logs after a kill, with one and two recovery threads' 'partitions:one broker of 2,000 and of 10,000 partitions: made, stopped, killed, started' 'spark:throughput of Spark’s reads by Ottla’s source and by others' 'spark-partitions:Spark’s reads of 1, 4, 16 and 64 partitions' 'spark-round-trip:records of all kinds as Spark and another client read them' 'spark-faults:exactly-once delivery through Spark while brokers and drivers die')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'bench produce')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--record-bytes' '--batch-bytes' '--codec' '--acks' '--linger-ms' '--pid' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--record-bytes=' '--batch-bytes=' '--codec=' '--acks=0|1|all' '--linger-ms=' '--pid=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench consume')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--record-bytes' '--batch-bytes' '--codec' '--pid' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--record-bytes=' '--batch-bytes=' '--codec=' '--pid=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench e2e')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--record-bytes' '--acks' '--pid' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--record-bytes=' '--acks=0|1|all' '--pid=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench clients')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--count' '-c' '--rounds' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--count=' '-c=' '--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench requests')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--kind' '--connections' '--in-flight' '--pid' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--kind=produce|fetch|metadata' '--connections=' '--in-flight=' '--pid=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench commits')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--count' '-c' '--connections' '--members' '--in-flight' '--pid' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--count=' '-c=' '--connections=' '--in-flight=' '--pid=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench rebalance')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--connections' '--heartbeat-ms' '--rounds' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--connections=' '--heartbeat-ms=' '--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench scrape')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--metrics' '--rounds' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--metrics=' '--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench steady')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--partitions' '--replication-factor' '--rate' '--seconds' '--record-bytes' '--batch-bytes' '--codec' '--acks' '--linger-ms' '--set' '--ledger' '--svg' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--partitions=' '--replication-factor=' '--rate=' '--seconds=' '--record-bytes=' '--batch-bytes=' '--codec=' '--acks=0|1|all' '--linger-ms=' '--set=' '--ledger=@file' '--svg=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'bench telemetry')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--connections' '--seconds' '--produce-rate' '--pid' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--connections=' '--seconds=' '--produce-rate=' '--pid=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench beside')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--kafka' '--rows' '--rounds' '--count' '-c' '--record-bytes' '--batch-bytes' '--codec' '--acks' '--linger-ms' '--partitions' '--singles' '--requests' '--connections' '--in-flight' '--set' '--timeout' '--format')
+      ottla_values=('--kafka=@dir' '--rows=' '--rounds=' '--count=' '-c=' '--record-bytes=' '--batch-bytes=' '--codec=' '--acks=0|1|all' '--linger-ms=' '--partitions=' '--singles=' '--requests=' '--connections=' '--in-flight=' '--set=' '--timeout=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench transactions')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--kafka' '--brokers' '--seconds' '--rounds' '--timeout' '--format')
+      ottla_values=('--kafka=@dir' '--brokers=' '--seconds=' '--rounds=' '--timeout=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench start')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench failover')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench replication')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench heartbeat')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench log-move')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench cold')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench compaction')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench instructions')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench append')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench recovery')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench partitions')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench spark')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--replication-factor' '--count' '-c' '--codec' '--jars' '--master' '--rounds' '--format' '--partitions')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--replication-factor=' '--count=' '-c=' '--codec=' '--jars=@dir' '--master=' '--rounds=' '--format=table|json' '--partitions=')
+      ottla_argument='' ;;
+    'bench spark-partitions')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--topic' '--keep' '--replication-factor' '--count' '-c' '--codec' '--jars' '--master' '--rounds' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--topic=@topics' '--replication-factor=' '--count=' '-c=' '--codec=' '--jars=@dir' '--master=' '--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'bench spark-round-trip')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--count' '-c' '--partitions' '--master')
+      ottla_values=('--count=' '-c=' '--partitions=' '--master=')
+      ottla_argument='' ;;
+    'bench spark-faults')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--rounds' '--format')
+      ottla_values=('--rounds=' '--format=table|json')
+      ottla_argument='' ;;
+    'doctor')
+      ottla_verbs=('spark:Java, Python packages, workers, a small query; brokers, when some are named' 'retention:topics that keep records for longer, for one is ahead of the clock')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'doctor spark')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--master' '--timeout' '--no-query' '--verbose' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--master=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'doctor retention')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'completion')
+      ottla_verbs=('bash:print the completion script for bash' 'zsh:print the completion script for zsh' 'fish:print the completion script for fish' 'names:print names for the scripts, one a line; none if the cluster is not reached')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'completion bash')
+      ottla_verbs=()
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'completion zsh')
+      ottla_verbs=()
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'completion fish')
+      ottla_verbs=()
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'completion names')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--line')
+      ottla_values=('--line=')
+      ottla_argument='topics|groups|profiles' ;;
+    'version')
+      ottla_verbs=()
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+  esac
+}
+
+_ottla() {
+  local -a ottla_verbs ottla_options ottla_values ottla_found
+  local ottla_argument ottla_place='' ottla_want='' ottla_kind='' ottla_word ottla_index
+  local ottla_current=${words[CURRENT]}
+  _ottla_row ''
+  for ((ottla_index = 2; ottla_index < CURRENT; ottla_index++)); do
+    ottla_word=${words[ottla_index]}
+    if [[ -n $ottla_want ]]; then
+      ottla_want=''
+    elif [[ $ottla_word == -* ]]; then
+      [[ -n ${(M)ottla_values:#${ottla_word}=*} ]] && ottla_want=$ottla_word
+    elif [[ -n ${(M)ottla_verbs:#${ottla_word}:*} ]]; then
+      ottla_place="${ottla_place:+$ottla_place }$ottla_word"
+      ottla_place=${ottla_place#help }
+      _ottla_row "$ottla_place"
+    fi
+  done
+  if [[ -z $ottla_want && $ottla_current == --*=* ]]; then
+    ottla_want=${ottla_current%%=*}
+    compset -P '*='
+  fi
+  if [[ -n $ottla_want ]]; then
+    ottla_found=(${(M)ottla_values:#${ottla_want}=*})
+    ottla_kind=${ottla_found[1]#*=}
+  elif [[ $ottla_current == -* ]]; then
+    compadd -- $ottla_options
+    return
+  else
+    (( $#ottla_verbs )) && _describe command ottla_verbs
+    ottla_kind=$ottla_argument
+  fi
+  case $ottla_kind in
+    @file) _files ;;
+    @dir) _files -/ ;;
+    @*)
+      ottla_found=(${(f)"$(${words[1]} completion names ${ottla_kind#@} --line "$BUFFER" 2>/dev/null)"})
+      compadd -- $ottla_found ;;
+    ?*)
+      ottla_found=(${(s:|:)ottla_kind})
+      compadd -- $ottla_found ;;
+  esac
+}
+
+if [[ $funcstack[1] == _ottla ]]; then
+  _ottla
+else
+  compdef _ottla ottla
+fi
