@@ -6,17 +6,20 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "client-testing.md"
-CONFTEST, TEST, PROGRAM = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+CONFTEST, TEST, FAULTS, PROGRAM = re.findall(
+    r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
+)
 
 
 def test_the_plugin_alone_gives_the_fixture(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_page.py").write_text(TEST)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"]
+    (tmp_path / "test_faults.py").write_text(FAULTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    assert "3 passed" in done.stdout
 
 
 def test_the_program_prints_three_brokers(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ C = TypeVar("C", bound=HostedChannel)
 class ConnectionHosting(ABC, Generic[C]):
     """The connections of one server, and the edge of each."""
 
+    connection_class: type[Connection] = Connection
+
     def __init__(
         self,
         dispatcher: Dispatcher,
@@ -192,7 +194,7 @@ class ConnectionHosting(ABC, Generic[C]):
 
     def host(self, channel: C, peer: Peer, now_ms: int) -> None:
         """Make the connection of a new channel."""
-        channel.connection = Connection(
+        channel.connection = self.connection_class(
             peer, self._dispatcher, channel, memory=self.memory, limits=self._limits, now_ms=now_ms
         )
         self._hosted[channel] = None

@@ -135,6 +135,10 @@ class SocketServer(ConnectionServer[Channel]):
     async def run(self) -> None:
         """Serve until cancelled."""
         self.start_tasks()
+        await self.take_turns()
+
+    async def take_turns(self) -> None:
+        """Serve what the epoll reports, until cancelled; may be called again after that."""
         epoll_fd = self._epoll.fileno()
         while True:
             if self._ready or self._events or self._resuming:
@@ -362,13 +366,14 @@ async def open_socket_server(
     idle_ms_max: int = 600_000,
     admission: Admission | None = None,
     backlog: int = 50,
+    kind: type[SocketServer] = SocketServer,
 ) -> AsyncIterator[SocketServer]:
-    """Listen and serve for as long as the block runs.
+    """Listen and serve for as long as the block runs; a server of another `kind` has faults.
 
     A listener that cannot be opened raises OSError.
     """
     async with trio.open_nursery() as nursery:
-        server = SocketServer(
+        server = kind(
             dispatcher,
             clock=clock,
             disk=disk,
