@@ -86,6 +86,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pipeline": ("run", "write", "read", "archive", "doctor", "rollup"),
     "cli": (
         "background",
+        "security",
         "cluster",
         "topics",
         "records",
