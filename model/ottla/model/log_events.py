@@ -42,6 +42,9 @@ EVENTS: Mapping[str, str] = {
     "replica.trouble": "A line about replication.",
     "group.trouble": "A line about groups of consumers.",
     "transaction.trouble": "A line about transactions.",
+    "node.open": "A listener takes calls from everyone who reaches it, as any node.",
+    "certificate.loaded": "A new certificate of this node, or new trusted CAs, hold.",
+    "certificate.refused": "A changed certificate could not be taken; the one of before holds.",
     "network.trouble": "A line about connections.",
 }
 """Every event by name, with its meaning."""

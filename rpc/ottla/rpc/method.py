@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import KIB
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.rpc.caller import UNKNOWN_CALLER, Caller
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -51,6 +52,10 @@ class RpcMethod(Generic[Request, Response]):
             raise ProtocolError(f"response of {self.path}") from error
 
 
+Admit = Callable[[str, Message, Caller], None]
+"""Refuses a request, `admit(path, request, caller)`, by raising RefusedError."""
+
+
 @dataclass(frozen=True, slots=True)
 class MethodHandler(Generic[Request, Response]):
     """A remote procedure with the trio function that answers it."""
@@ -59,10 +64,13 @@ class MethodHandler(Generic[Request, Response]):
     answer: Callable[[Request], Awaitable[Response]]
     errors: UnexpectedErrors | None = None
     """Where an error nobody foresaw is noted; None lets it through, for tests."""
+    admit: Admit | None = None
+    """What decides if the caller may send the request; None admits every caller."""
 
-    async def answer_bytes(self, data: bytes) -> bytes:
+    async def answer_bytes(self, data: bytes, caller: Caller = UNKNOWN_CALLER) -> bytes:
         """Answer an encoded request with an encoded response.
 
+        Raises RefusedError where the caller is not admitted.
         Raises RefusedError with MESSAGE_TOO_LARGE for a request above its method's bound.
         Raises RefusedError with UNKNOWN_SERVER_ERROR where the answer ends by an error nobody
         foresaw: such an error ends the request alone.
@@ -74,7 +82,10 @@ class MethodHandler(Generic[Request, Response]):
                 f" bytes, not {len(data)}",
             )
         try:
-            response = await self.answer(self.method.decode_request(data))
+            request = self.method.decode_request(data)
+            if self.admit is not None:
+                self.admit(self.method.path, request, caller)
+            response = await self.answer(request)
             return response.SerializeToString()
         except (RefusedError, ProtocolError):
             raise
@@ -93,3 +104,10 @@ def guarded(
 ) -> list[MethodHandler[Any, Any]]:
     """Return the handlers with an edge: an unexpected error of one is noted and ends no other."""
     return [replace(handler, errors=errors) for handler in handlers]
+
+
+def admitted(
+    handlers: Iterable[MethodHandler[Any, Any]], admit: Admit
+) -> list[MethodHandler[Any, Any]]:
+    """Return the handlers behind a rule of who may call them."""
+    return [replace(handler, admit=admit) for handler in handlers]

@@ -4,6 +4,9 @@ grpc.aio runs on one dedicated asyncio thread; this is the one place where it me
 call has a deadline, every request the size limit of its method and every method a bound on the
 calls that it answers at once; a caller that goes away cancels its handler, and
 the other way round.  A lost peer is dialled again with back-off by the channel itself.
+
+Where certificates are given, both ends show theirs (mutual TLS); new files hold for connections
+made after they were read, and those that are open go on.
 """
 
 import asyncio
@@ -22,8 +25,11 @@ import trio
 
 from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import RPC_MESSAGE_BYTES_MAX
+from ottla.model.settings.tls import TlsConfig
 from ottla.rpc.asyncio_thread_driver import AsyncioThread, open_asyncio_thread
+from ottla.rpc.caller import UNKNOWN_CALLER, Caller, caller_of
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
+from ottla.rpc.node_certificates_driver import NodeCertificates
 from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
 
@@ -76,14 +82,24 @@ SERVER_OPTIONS = (
 )
 
 
+OLD_CHANNEL_GRACE_S = 60.0
+"""How long calls under way may use a connection whose certificate was replaced: any long poll."""
+
+
 class RpcChannel:
     """Calls to one address; it dials when first used, and again whenever the peer is lost."""
 
-    def __init__(self, thread: AsyncioThread, channel: grpc.aio.Channel, address: str) -> None:
+    def __init__(
+        self, thread: AsyncioThread, address: str, certificates: NodeCertificates | None
+    ) -> None:
+        """Make the channel (on the asyncio loop)."""
         self.address = address
         self._thread = thread
-        self._channel = channel
+        self._certificates = certificates
+        self._certificates_version = 0 if certificates is None else certificates.version
+        self._channel = _make_channel(address, certificates)
         self._callables: dict[str, Any] = {}
+        self._old: set[asyncio.Task[None]] = set()
 
     async def call(
         self,
@@ -104,9 +120,30 @@ class RpcChannel:
 
     async def close(self) -> None:
         """Hang up; calls under way fail."""
-        await self._thread.run(partial(self._channel.close, None))
+        await self._thread.run(self.close_now)
+
+    async def close_now(self) -> None:
+        """Hang up (on the asyncio loop)."""
+        for task in self._old:
+            task.cancel()
+        await asyncio.gather(*self._old, return_exceptions=True)
+        await self._channel.close(None)
+
+    def _renew(self, certificates: NodeCertificates) -> None:
+        """Dial with the certificates that hold now; calls under way end where they are."""
+        version = certificates.look()
+        if version == self._certificates_version:
+            return
+        self._certificates_version = version
+        old, self._channel = self._channel, _make_channel(self.address, certificates)
+        self._callables.clear()
+        task = asyncio.get_running_loop().create_task(old.close(OLD_CHANNEL_GRACE_S))
+        self._old.add(task)
+        task.add_done_callback(self._old.discard)
 
     async def _call(self, path: str, data: bytes, timeout_s: float) -> bytes:
+        if self._certificates is not None:
+            self._renew(self._certificates)
         callable_ = self._callables.get(path)
         if callable_ is None:
             callable_ = self._callables[path] = self._channel.unary_unary(path)
@@ -117,9 +154,17 @@ class RpcChannel:
 class RpcRuntime:
     """The process's gRPC: its servers and its channels, all on one asyncio thread."""
 
-    def __init__(self, thread: AsyncioThread, *, connections_max: int) -> None:
+    def __init__(
+        self,
+        thread: AsyncioThread,
+        *,
+        connections_max: int,
+        certificates: NodeCertificates | None = None,
+    ) -> None:
         self._thread = thread
         self._connections_max = connections_max
+        self._certificates = certificates
+        """For calls to others."""
         self._nursery: trio.Nursery | None = None
         """Holds the tasks that answer; None while nothing is answered."""
         self._servers: list[grpc.aio.Server] = []
@@ -127,11 +172,22 @@ class RpcRuntime:
         self._call_counts: Counter[str] = Counter()
         """Calls under way by path (on the asyncio loop)."""
 
-    async def serve(self, host: str, port: int, handlers: Iterable[MethodHandler[Any, Any]]) -> int:
-        """Listen on an address and answer the methods; return the port (useful when given 0)."""
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        handlers: Iterable[MethodHandler[Any, Any]],
+        *,
+        tls: TlsConfig | None = None,
+    ) -> int:
+        """Listen on an address and answer the methods; return the port (useful when given 0).
+
+        With `tls`, callers show certificates, and `admit` of the handlers learns whose.
+        """
+        answering = _Answering(tuple(handlers), None if tls is None else NodeCertificates(tls))
         try:
             return await self._thread.run(
-                partial(self._start_server, join_address(host, port), tuple(handlers))
+                partial(self._start_server, join_address(host, port), answering)
             )
         except RuntimeError as error:
             raise ConfigError(
@@ -143,9 +199,12 @@ class RpcRuntime:
         """Return the channel to an address (`host:port` or `unix:/path`), made when new."""
         known = self._channels.get(address)
         if known is None:
-            made = await self._thread.run(partial(_make_channel, address))
-            known = self._channels.setdefault(address, RpcChannel(self._thread, made, address))
+            made = await self._thread.run(partial(self._open_channel, address))
+            known = self._channels.setdefault(address, made)
         return known
+
+    async def _open_channel(self, address: str) -> RpcChannel:
+        return RpcChannel(self._thread, address, self._certificates)
 
     async def stop_serving(self) -> None:
         """Cancel what is being answered and listen no longer; channels still serve."""
@@ -168,17 +227,18 @@ class RpcRuntime:
             finally:
                 self._nursery = None
 
-    async def _start_server(
-        self, address: str, handlers: tuple[MethodHandler[Any, Any], ...]
-    ) -> int:
-        largest = max((one.method.request_bytes_max for one in handlers), default=0)
+    async def _start_server(self, address: str, answering: "_Answering") -> int:
+        largest = max((one.method.request_bytes_max for one in answering.handlers), default=0)
         options = dict(SERVER_OPTIONS)
         options["grpc.max_receive_message_length"] = largest + ENVELOPE_BYTES
         options["grpc.max_allowed_incoming_connections"] = self._connections_max
         logging.getLogger(GRPC_LOGGER).addFilter(is_no_lost_caller)
         server = grpc.aio.server(options=tuple(options.items()))
-        port = server.add_insecure_port(address)
-        server.add_generic_rpc_handlers((_GenericHandler(self, handlers),))
+        if answering.certificates is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, answering.certificates.server_credentials())
+        server.add_generic_rpc_handlers((_GenericHandler(self, answering),))
         await server.start()
         self._servers.append(server)
         return port
@@ -186,11 +246,12 @@ class RpcRuntime:
     async def _serve_call(
         self,
         handler: MethodHandler[Any, Any],
+        answering: "_Answering",
         data: bytes,
         context: grpc.aio.ServicerContext[bytes, bytes],
     ) -> bytes:
         path = handler.method.path
-        incoming = _Incoming(self._thread, handler, data)
+        incoming = _Incoming(self._thread, handler, data, answering.caller_of(context))
         if self._call_counts[path] >= handler.method.calls_max:
             incoming.resolve(BUSY)
         else:
@@ -222,18 +283,39 @@ class RpcRuntime:
         await asyncio.gather(*(server.stop(None) for server in servers))
 
     async def _close_channels(self) -> None:
-        await asyncio.gather(*(channel._channel.close(None) for channel in self._channels.values()))
+        await asyncio.gather(*(channel.close_now() for channel in self._channels.values()))
+
+
+class _Answering:
+    """What one listener answers, and how it knows its callers."""
+
+    __slots__ = ("certificates", "handlers")
+
+    def __init__(
+        self,
+        handlers: tuple[MethodHandler[Any, Any], ...],
+        certificates: NodeCertificates | None,
+    ) -> None:
+        self.handlers = handlers
+        self.certificates = certificates
+
+    def caller_of(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> Caller:
+        """Return who calls, as the mapping rules of the listener name the certificate."""
+        if self.certificates is None:
+            return UNKNOWN_CALLER
+        rules = self.certificates.config.principal_rules
+        return caller_of(context.peer(), context.auth_context(), rules.user_of)
 
 
 class _GenericHandler(grpc.GenericRpcHandler):
     """Finds the handler of a path."""
 
-    def __init__(self, runtime: RpcRuntime, handlers: tuple[MethodHandler[Any, Any], ...]) -> None:
+    def __init__(self, runtime: RpcRuntime, answering: _Answering) -> None:
         self._rows: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             handler.method.path: grpc.unary_unary_rpc_method_handler(
-                partial(runtime._serve_call, handler)
+                partial(runtime._serve_call, handler, answering)
             )
-            for handler in handlers
+            for handler in answering.handlers
         }
 
     def service(
@@ -246,11 +328,16 @@ class _GenericHandler(grpc.GenericRpcHandler):
 class _Incoming:
     """One call being answered by a trio task; the asyncio side waits on its `result`."""
 
-    __slots__ = ("_data", "_handler", "_scope", "_thread", "result")
+    __slots__ = ("_caller", "_data", "_handler", "_scope", "_thread", "result")
 
     def __init__(
-        self, thread: AsyncioThread, handler: MethodHandler[Any, Any], data: bytes
+        self,
+        thread: AsyncioThread,
+        handler: MethodHandler[Any, Any],
+        data: bytes,
+        caller: Caller,
     ) -> None:
+        self._caller = caller
         self._thread = thread
         self._handler = handler
         self._data = data
@@ -262,7 +349,7 @@ class _Incoming:
         result: bytes | RefusedError = CLOSING
         try:
             with self._scope:
-                result = await self._handler.answer_bytes(self._data)
+                result = await self._handler.answer_bytes(self._data, self._caller)
         except RefusedError as refusal:
             result = refusal
         except ProtocolError as error:
@@ -284,8 +371,12 @@ BUSY = RefusedError(ErrorCode.NETWORK_EXCEPTION, "the server has too many such c
 CLOSING = RefusedError(ErrorCode.NETWORK_EXCEPTION, "the server is closing")
 
 
-async def _make_channel(address: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+def _make_channel(address: str, certificates: NodeCertificates | None) -> grpc.aio.Channel:
+    if certificates is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(
+        address, certificates.channel_credentials(), options=CHANNEL_OPTIONS
+    )
 
 
 def _refusal(error: grpc.aio.AioRpcError) -> RefusedError:
@@ -309,12 +400,18 @@ def default_connections_max() -> int:
 
 
 @asynccontextmanager
-async def open_rpc_runtime(*, connections_max: int | None = None) -> AsyncIterator[RpcRuntime]:
-    """Run gRPC for the length of the `with`; None leaves the bound to the descriptors there are."""
+async def open_rpc_runtime(
+    tls: TlsConfig | None = None, *, connections_max: int | None = None
+) -> AsyncIterator[RpcRuntime]:
+    """Run gRPC for the length of the `with`; None leaves the bound to the descriptors there are.
+
+    With `tls`, calls go out encrypted and show its certificate.
+    """
+    certificates = None if tls is None else NodeCertificates(tls)
     connections_max = connections_max or default_connections_max()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or it tells stderr of every goodbye
     async with open_asyncio_thread() as thread, trio.open_nursery() as nursery:
-        runtime = RpcRuntime(thread, connections_max=connections_max)
+        runtime = RpcRuntime(thread, connections_max=connections_max, certificates=certificates)
         await nursery.start(runtime.hold_answers)
         try:
             yield runtime

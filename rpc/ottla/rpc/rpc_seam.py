@@ -4,10 +4,11 @@ Exactly two implementations exist: `RpcRuntime` (rpc_driver.py), which is gRPC, 
 deterministic world's.  Both pass `ottla.jepsen.world.rpc_conformance`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from ottla.model.settings.tls import TlsConfig
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 
 
@@ -28,10 +29,17 @@ class RpcPeer(Protocol):
 class Rpc(Protocol):
     """One process's remote procedures, those it answers and those it calls."""
 
-    async def serve(self, host: str, port: int, handlers: Iterable[MethodHandler[Any, Any]]) -> int:
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        handlers: Iterable[MethodHandler[Any, Any]],
+        *,
+        tls: TlsConfig | None = None,
+    ) -> int:
         """Answer the methods at an address; return the port (useful when given 0).
 
-        ConfigError when somebody listens there already.
+        With `tls`, callers must show certificates.  ConfigError when the address is taken.
         """
         ...
 
@@ -44,8 +52,12 @@ class Rpc(Protocol):
         ...
 
 
-OpenRpc = Callable[[], AbstractAsyncContextManager[Rpc]]
-"""Opens a process's remote procedures for the length of a `with`."""
+class OpenRpc(Protocol):
+    """Opens a process's remote procedures for the length of a `with`."""
+
+    def __call__(self, tls: TlsConfig | None = None, /) -> AbstractAsyncContextManager[Rpc]:
+        """Open them; with `tls`, calls go out encrypted and show its certificate."""
+        ...
 
 
 def join_address(host: str, port: int) -> str:

@@ -63,6 +63,9 @@ _WORDS = {
     "Connection reset by peer": "the other side closed the connection",
     "Socket closed": "the other side closed the connection",
     "SETTINGS frame": "no gRPC answer",
+    "CERTIFICATE_VERIFY_FAILED": "failed to connect: the certificate of that side is not trusted",
+    "Hostname Verification": "failed to connect: the certificate of that side is for other hosts",
+    "WRONG_VERSION_NUMBER": "failed to connect: no TLS is spoken there",
 }
 """Causes in gRPC's texts, which name addresses in its own notation."""
 

@@ -21,6 +21,7 @@ from ottla.jepsen.world.whole.network import SimulatedNetwork
 from ottla.jepsen.world.whole.rpc import RpcExchange, open_machine_rpc
 from ottla.jepsen.world.whole.streams import MachineTransport, Ports
 from ottla.model.seams import Rng
+from ottla.model.settings.tls import TlsConfig
 from ottla.node.seams import NodeSeams
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk_seam import Disk
@@ -225,7 +226,7 @@ class Machine:
         yield self.disk
 
     @asynccontextmanager
-    async def _open_rpc(self) -> AsyncIterator[Rpc]:
+    async def _open_rpc(self, tls: TlsConfig | None = None) -> AsyncIterator[Rpc]:
         async with open_machine_rpc(self.world.network, self.world.exchange, self.host) as rpc:
             yield rpc
 

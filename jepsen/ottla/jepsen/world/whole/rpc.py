@@ -15,6 +15,7 @@ import trio
 
 from ottla.jepsen.world.whole.network import Host, SimulatedNetwork
 from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedError
+from ottla.model.settings.tls import TlsConfig
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import refusal_of
@@ -43,8 +44,15 @@ class MachineRpc:
         self._handlers: dict[str, MethodHandler[Any, Any]] = {}
         self._is_serving = True
 
-    async def serve(self, host: str, port: int, handlers: Iterable[MethodHandler[Any, Any]]) -> int:
-        """Answer the methods at an address."""
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        handlers: Iterable[MethodHandler[Any, Any]],
+        *,
+        tls: TlsConfig | None = None,
+    ) -> int:
+        """Answer the methods at an address; there is no TLS in the world."""
         await trio.lowlevel.checkpoint()
         if not port:
             self._exchange.next_port += 1

@@ -1,0 +1,220 @@
+"""Nodes that show each other certificates, over real loopback sockets."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trio
+import trustme
+from google.protobuf.message import Message
+from google.protobuf.wrappers_pb2 import StringValue
+
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError, only_error
+from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.settings.node_tls import node_tls_of
+from ottla.model.settings.tls import TlsConfig
+from ottla.rpc.caller import Caller
+from ottla.rpc.method import MethodHandler, RpcMethod
+from ottla.rpc.node_certificates_driver import NodeCertificates
+from ottla.rpc.rpc_driver import open_rpc_runtime
+
+ECHO = RpcMethod("/ottla.Test/Echo", StringValue, StringValue)
+NODES = [ListenAddress("CONTROLLER", "", 0, "SSL")]
+
+
+class Node(NamedTuple):
+    """One node's files."""
+
+    own: Path
+    trusted: Path
+
+    @property
+    def tls(self) -> TlsConfig:
+        texts = {
+            "ssl.keystore.location": str(self.own),
+            "ssl.truststore.location": str(self.trusted),
+        }
+        return node_tls_of(texts, NODES)["CONTROLLER"]
+
+    def write(self, ca: trustme.CA, certificate: trustme.LeafCert) -> None:
+        chain = b"".join(one.bytes() for one in certificate.cert_chain_pems)
+        self.own.write_bytes(certificate.private_key_pem.bytes() + chain)
+        self.own.chmod(0o600)
+        self.trusted.write_bytes(ca.cert_pem.bytes())
+
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+def ca() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def node(tmp_path: Path, ca: trustme.CA) -> MakeNode:
+    def make(name: str, *names: str, by: trustme.CA = ca, trusts: trustme.CA = ca) -> Node:
+        made = Node(tmp_path / f"{name}.pem", tmp_path / f"{name}-ca.pem")
+        made.write(trusts, by.issue_cert(*(names or ("127.0.0.1",)), common_name=name))
+        return made
+
+    return make
+
+
+def echo_to(callers: list[Caller]) -> MethodHandler[StringValue, StringValue]:
+    async def answer(request: StringValue) -> StringValue:
+        return request
+
+    def admit(path: str, request: Message, caller: Caller) -> None:
+        callers.append(caller)
+
+    return MethodHandler(ECHO, answer, admit=admit)
+
+
+async def call(server: Node | None, client: Node | None) -> list[Caller]:
+    """Call a server; return as whom it saw the caller."""
+    callers: list[Caller] = []
+    async with (
+        open_rpc_runtime() as serving,
+        open_rpc_runtime(None if client is None else client.tls) as calling,
+    ):
+        tls = None if server is None else server.tls
+        port = await serving.serve("127.0.0.1", 0, [echo_to(callers)], tls=tls)
+        channel = await calling.channel(f"127.0.0.1:{port}")
+        await channel.call(ECHO, StringValue(value="otter"), deadline_ms=60_000)
+    return callers
+
+
+async def test_a_caller_is_known_by_its_certificate(node: MakeNode) -> None:
+    (caller,) = await call(node("server"), node("b4", "b4.example"))
+    assert caller.is_authenticated
+    assert caller.principal.startswith("User:CN=b4,")
+    assert caller.names == {"b4.example"}
+    assert caller.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize("stranger", ["no certificate", "another CA", "no TLS"])
+async def refusal_of(server: Node | None, client: Node | None) -> str:
+    """Call a server that is not reached; return the sentence that a log gets."""
+    with pytest.RaisesGroup(RefusedError, flatten_subgroups=True) as caught:
+        await call(server, client)
+    refusal = only_error(caught.value)
+    assert isinstance(refusal, RefusedError)
+    assert refusal.code is ErrorCode.NETWORK_EXCEPTION
+    return refusal.message or ""
+
+
+async def test_a_stranger_reaches_no_method(node: MakeNode) -> None:
+    server = node("server")
+    closed = "the other side closed the connection"
+    assert closed in await refusal_of(server, None)
+    assert closed in await refusal_of(server, node("client", by=trustme.CA()))
+
+
+async def test_a_node_calls_no_impostor(node: MakeNode) -> None:
+    client = node("client")
+    assert "not trusted" in await refusal_of(node("s1", by=trustme.CA()), client)
+    assert "other hosts" in await refusal_of(node("s2", "else.example"), client)
+    assert "no TLS" in await refusal_of(None, client)
+
+
+async def test_certificates_are_replaced_without_a_failed_call(
+    node: MakeNode, ca: trustme.CA
+) -> None:
+    """Both sides change their CA, in the order that an operator follows: trust first."""
+    new_ca = trustme.CA()
+    server, client = node("server"), node("client")
+    callers: list[Caller] = []
+    async with open_rpc_runtime() as serving, open_rpc_runtime(client.tls) as calling:
+        port = await serving.serve("127.0.0.1", 0, [echo_to(callers)], tls=server.tls)
+        channel = await calling.channel(f"127.0.0.1:{port}")
+
+        async def call_until(name: str) -> None:
+            with trio.fail_after(120):
+                while not callers or not callers[-1].principal.startswith(f"User:CN={name},"):
+                    await channel.call(ECHO, StringValue(value="otter"), deadline_ms=60_000)
+
+        await call_until("client")
+        for one in (server, client):
+            one.trusted.write_bytes(ca.cert_pem.bytes() + new_ca.cert_pem.bytes())
+        for one in (server, client):
+            own = new_ca.issue_cert("127.0.0.1", common_name=f"new-{one.own.stem}")
+            chain = b"".join(pem.bytes() for pem in own.cert_chain_pems)
+            one.own.write_bytes(own.private_key_pem.bytes() + chain)
+        await call_until("new-client")
+
+
+def test_a_changed_file_that_cannot_be_taken_leaves_the_certificate_of_before(
+    node: MakeNode, ca: trustme.CA, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = 0.0
+    one = node("server")
+    certificates = NodeCertificates(one.tls, now_s=lambda: now_s)
+    before = certificates.material
+    one.own.write_text("no certificate")
+    for later_s in (0.5, 1.5, 3.0):
+        now_s = later_s
+        assert certificates.look() == 0
+    assert certificates.material == before
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    one.write(ca, ca.issue_cert("127.0.0.1"))
+    now_s = 5.0
+    assert certificates.look() == 1
+    assert certificates.material != before
+
+
+def keystore(key: str, value: str) -> dict[str, str]:
+    return {f"listener.name.controller.ssl.{key}": value}
+
+
+@pytest.mark.parametrize(
+    ("texts", "sentence"),
+    [
+        (keystore("enabled.protocols", "TLSv1.3"), "leaves a version out"),
+        (
+            keystore("cipher.suites", "ECDHE-RSA-AES128-GCM-SHA256"),
+            "gRPC between nodes chooses suites",
+        ),
+        (keystore("endpoint.identification.algorithm", ""), "always checks names"),
+        (keystore("key.password", "x"), "reads no encrypted key"),
+        (keystore("keystore.location", "/missing.pem"), "is /missing.pem, which cannot be read"),
+    ],
+)
+def test_what_grpc_cannot_honour_is_refused(
+    node: MakeNode, texts: dict[str, str], sentence: str
+) -> None:
+    one = node("server")
+    given = {
+        "listener.name.controller.ssl.keystore.location": str(one.own),
+        "listener.name.controller.ssl.truststore.location": str(one.trusted),
+        **texts,
+    }
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        NodeCertificates(node_tls_of(given, NODES)["CONTROLLER"])
+    assert str(caught.value).startswith(f"{next(iter(texts))}: ")
+
+
+def test_a_key_that_every_user_may_read_is_refused(node: MakeNode) -> None:
+    one = node("server")
+    one.own.chmod(0o644)
+    with pytest.raises(ConfigError, match=r"every user of this machine can read"):
+        NodeCertificates(one.tls)
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (lambda text: text.replace("PRIVATE KEY", "PUBLIC KEY"), "has no private key"),
+        (lambda text: text.partition("-----BEGIN CERT")[0], "has no certificate"),
+        (lambda text: text.replace("EC PRIVATE", "ENCRYPTED PRIVATE"), "an encrypted private key"),
+    ],
+)
+def test_a_file_without_one_key_and_a_certificate_is_refused(
+    node: MakeNode, edit: Callable[[str], str], sentence: str
+) -> None:
+    one = node("server")
+    text = one.own.read_text()
+    one.own.write_text(edit(text))
+    with pytest.raises(ConfigError, match=sentence):
+        NodeCertificates(one.tls)
