@@ -13,8 +13,9 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -99,14 +100,14 @@ class Processes:
     def start(self, *names: str, **settings: str) -> float:
         """Start nodes (all when none is named), wait until each serves; return the seconds."""
         began_at = time.monotonic()
-        nodes = [self._spawn(self.full_name(name), settings) for name in names or self.names]
+        nodes = [self.spawn(self.full_name(name), settings) for name in names or self.names]
         try:
             wait_until_ready(nodes, READY_TIMEOUT_S)
         except NotReadyError as error:
             pytest.fail(f"{error}\n{self._last_words(*map(self.full_name, names or self.names))}")
         return time.monotonic() - began_at
 
-    def _spawn(self, name: str, settings: dict[str, str]) -> LocalNode:
+    def spawn(self, name: str, settings: Mapping[str, str] = MappingProxyType({})) -> LocalNode:
         """Start one node and go on."""
         assert name not in self.running
         role = name.split()[0]

@@ -34,17 +34,21 @@ def create(cluster: Rehearsal, name: str, *replicas: int) -> None:
     assert cluster.state(name).isr == replicas
 
 
+def decide(cluster: Rehearsal, request: pb.RegisterRequest) -> None:
+    brokers.register(
+        cluster.image,
+        cluster.config,
+        cluster.sessions,
+        request,
+        identity=IDENTITY,
+        next_offset=cluster.next_offset,
+        now_ms=cluster.now_ms,
+    )
+
+
 def refusal(cluster: Rehearsal, request: pb.RegisterRequest) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
-        brokers.register(
-            cluster.image,
-            cluster.config,
-            cluster.sessions,
-            request,
-            identity=IDENTITY,
-            next_offset=cluster.next_offset,
-            now_ms=cluster.now_ms,
-        )
+        decide(cluster, request)
     return caught.value
 
 
@@ -550,3 +554,41 @@ def test_a_cordoned_directory_that_fails_is_cordoned_no_longer() -> None:
     cluster.heartbeat(1, cordoned_log_dirs=both[1:], offline_log_dirs=both[1:])
     assert cluster.image.brokers[ONE].log_dirs == both[:1]
     assert not cluster.image.brokers[ONE].cordoned_log_dirs
+
+
+def registration_as(principal: str, *, is_named: bool = False) -> pb.RegisterRequest:
+    request = registration(1, incarnation=2)
+    request.principal, request.is_named_by_certificate = principal, is_named
+    return request
+
+
+def test_an_id_belongs_to_the_certificate_that_registered_it_until_it_is_unregistered() -> None:
+    cluster = Rehearsal()
+    cluster.register(1, principal="User:CN=b1")
+    assert cluster.image.brokers[ONE].principal == "User:CN=b1"
+    cluster.now_ms += cluster.config.session_timeout_ms
+
+    refused = refusal(cluster, registration_as("User:CN=b2"))
+    assert refused.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert "User:CN=b1" in (refused.message or "")
+
+    cluster.forward(UnregisterBrokerRequest(broker_id=1))
+    cluster.register(1, incarnation=2, principal="User:CN=b2")
+    assert cluster.image.brokers[ONE].principal == "User:CN=b2"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("User:CN=b1", registration_as("User:CN=b2", is_named=True), id="named"),
+        pytest.param("", registration_as("User:CN=b2"), id="the listener asks from now on"),
+        pytest.param("User:CN=b1", registration_as(""), id="another listener does not ask"),
+    ],
+)
+def test_an_id_changes_its_certificate_where_that_is_no_theft(
+    before: str, after: pb.RegisterRequest
+) -> None:
+    cluster = Rehearsal()
+    cluster.register(1, principal=before)
+    cluster.now_ms += cluster.config.session_timeout_ms
+    decide(cluster, after)

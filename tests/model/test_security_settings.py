@@ -12,13 +12,7 @@ CONTROLLER = {**BROKER, "node.id": "101"}
 PROTOCOL_MAP = "listener.security.protocol.map"
 
 REFUSED = [
-    ({"listeners": "SSL://:9092"}, "listeners: has SSL; only PLAINTEXT "),
-    ({"listeners": "ssl://:9092"}, "listeners: has SSL; "),
     ({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9093"}, "listeners: has SASL_SSL; "),
-    (
-        {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "SSL://h:9092"},
-        "advertised.listeners: has SSL; ",
-    ),
     (
         {"listeners": "OUT://:9092", PROTOCOL_MAP: "OUT:SASL_SSL"},
         f"listeners: has OUT, which {PROTOCOL_MAP} says is SASL_SSL; ",
@@ -29,12 +23,11 @@ REFUSED = [
     ),
     ({PROTOCOL_MAP: "PLAINTEXT:TLS"}, f"{PROTOCOL_MAP}: has 'PLAINTEXT:TLS'; it must be "),
     ({PROTOCOL_MAP: "PLAINTEXT"}, f"{PROTOCOL_MAP}: has 'PLAINTEXT'; it must be "),
-    ({"controller.listener.names": "SSL"}, "controller.listener.names: has SSL; "),
     (
-        {"controller.listener.names": "CONTROLLER", PROTOCOL_MAP: "CONTROLLER:SSL"},
-        f"controller.listener.names: has CONTROLLER, which {PROTOCOL_MAP} says is SSL; ",
+        {"controller.listener.names": "CONTROLLER", PROTOCOL_MAP: "CONTROLLER:SASL_SSL"},
+        f"controller.listener.names: has CONTROLLER, which {PROTOCOL_MAP} says is SASL_SSL; only "
+        "PLAINTEXT and SSL are served there: nodes know each other by certificates",
     ),
-    ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol: is SSL; "),
     (
         {"security.inter.broker.protocol": "PLAINTEXT", "inter.broker.listener.name": "PLAINTEXT"},
         "security.inter.broker.protocol: is set, and so is inter.broker.listener.name; ",
@@ -71,6 +64,40 @@ REFUSED = [
         "listener.name.out.principal.builder.class: is set, and principals are",
     ),
 ]
+
+
+REFUSED_OF_BROKERS = [
+    ({"listeners": "SSL://:9092"}, "listeners: has SSL; only PLAINTEXT "),
+    ({"listeners": "ssl://:9092"}, "listeners: has SSL; "),
+    (
+        {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "SSL://h:9092"},
+        "advertised.listeners: has SSL; ",
+    ),
+    ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol: is SSL; "),
+    (
+        {"controller.listener.names": "CONTROLLER", PROTOCOL_MAP: "CONTROLLER:SSL"},
+        "listener.name.controller.ssl.keystore.location: is not set, and CONTROLLER encrypts; ",
+    ),
+    (
+        {
+            "controller.listener.names": "CONTROLLER",
+            PROTOCOL_MAP: "CONTROLLER:SSL",
+            "ssl.keystore.location": "/k",
+            "ssl.client.auth": "requested",
+        },
+        "ssl.client.auth: is requested, and nodes always show each other certificates; set "
+        "listener.name.controller.ssl.client.auth=required, or take it out",
+    ),
+]
+
+
+@pytest.mark.parametrize(("texts", "sentence"), REFUSED_OF_BROKERS)
+def test_encryption_that_a_broker_cannot_give_stops_its_start(
+    texts: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_broker_config({**BROKER, **texts})
+    assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(("texts", "sentence"), REFUSED)

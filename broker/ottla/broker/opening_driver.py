@@ -101,7 +101,7 @@ async def open_broker(
     clock, rng = seams.clock, seams.rng
     async with (
         seams.open_disk(sorted({*config.log_dirs, config.metadata_directory})) as disk,
-        seams.open_rpc() as rpc,
+        seams.open_rpc(config.dial_tls) as rpc,
         open_log_manager(
             disk,
             config,

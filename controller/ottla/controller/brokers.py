@@ -64,6 +64,8 @@ def register(
     """
     known = image.brokers.get(NodeId(request.broker_id))
     wanted = _read(request)
+    if known is not None:
+        _check_principal(known, request)
     _check_registration(image, request, wanted, identity)
     records: list[Record] = []
     if known is not None and known.incarnation_id == wanted.incarnation_id:
@@ -274,6 +276,7 @@ def _read(request: pb.RegisterRequest) -> BrokerRegistration:
         host=request.host if request.HasField("host") else None,
         log_dirs=tuple(map(request_uuid, request.log_dirs)),
         cordoned_log_dirs=tuple(map(request_uuid, request.cordoned_log_dirs)),
+        principal=request.principal,
     )
 
 
@@ -324,6 +327,22 @@ def _check_registration(
 
 def _invalid(message: str) -> None:
     raise RefusedError(ErrorCode.INVALID_REGISTRATION, message)
+
+
+def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> None:
+    """Refuse a certificate that did not register this id, unless it names the id itself.
+
+    A sender without a principal used a plaintext listener, where ids are bound to nothing.
+    """
+    if request.is_named_by_certificate or not (known.principal and request.principal):
+        return
+    if known.principal != request.principal:
+        raise RefusedError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"Broker ID {known.id} was registered by {known.principal}, and {request.principal} "
+            "asks for it. Use that certificate, or one that names the id, or unregister the "
+            "broker first.",
+        )
 
 
 def _refuse_second_incarnation(known: BrokerRegistration) -> None:

@@ -110,6 +110,11 @@ class Controller:
         self.turn = trio.Event()
         """Set, and replaced, whenever this node becomes or ceases to be the controller."""
 
+    @property
+    def known_image(self) -> MetadataImage:
+        """The newest image that this node has: all that is appended while it is active."""
+        return self._member.image if self.epoch is None else self.image
+
     # --- requests --------------------------------------------------------------------------
 
     async def register(self, request: pb.RegisterRequest) -> pb.RegisterResponse:

@@ -1,14 +1,18 @@
 """A controller's process, from its settings to its last word."""
 
+import logging
 from collections.abc import Callable
 
 import trio
 
 from ottla.controller.controller_driver import Controller
 from ottla.controller.controller_service import controller_handlers
+from ottla.controller.node_identities import NodeIdentities, admit_anyone
 from ottla.controller.own_telemetry_driver import ControllerTelemetry
 from ottla.controller.upkeep_driver import Upkeep
+from ottla.model.log_events import event
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.endpoints import is_loopback
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import (
     prepare_controller_directory,
@@ -21,13 +25,21 @@ from ottla.node.seams import NodeSeams
 from ottla.node.seams_driver import real_seams
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_handler
-from ottla.rpc.method import guarded
+from ottla.rpc.method import admitted, guarded
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.storage.directory_lock_driver import lock_directory, unlock_directory
 from ottla.storage.disk_seam import Disk
 
 HAND_OVER_PATIENCE_MS = 2_000
 """How long a leader that stops waits for the others to know; they find out by themselves later."""
+
+
+PLAINTEXT_WARNING = (
+    "%s is neither encrypted nor authenticated: everyone who reaches it can act as any node and as "
+    "any client; give it SSL in listener.security.protocol.map, or keep others off by the network"
+)
+
+_LOGGER = logging.getLogger(__name__)
 
 
 async def run_controller(config: ControllerConfig, *, ready: Callable[[], None]) -> None:
@@ -82,7 +94,7 @@ async def _serve(
 ) -> None:
     clock, rng = seams.clock, seams.rng
     async with (
-        seams.open_rpc() as rpc,
+        seams.open_rpc(config.dial_tls) as rpc,
         open_quorum_member(
             disk=disk,
             metadata_log_dir=config.metadata_log_dir,
@@ -109,8 +121,13 @@ async def _serve(
             ],
             errors,
         )
+        identities = NodeIdentities(identity.voters, lambda: controller.known_image)
         for listener in config.listeners:
-            await rpc.serve(listener.host, listener.port, handlers)
+            tls = config.tls.get(listener.name)
+            admit = admit_anyone if tls is None else identities.admit
+            await rpc.serve(listener.host, listener.port, admitted(handlers, admit), tls=tls)
+            if tls is None and not is_loopback(listener.host):
+                _LOGGER.warning("%s", PLAINTEXT_WARNING % listener, extra=event("node.open"))
         if not identity.peers:
             await controller.wait_active()
         ready()

@@ -89,6 +89,7 @@ class Rehearsal:
         rack: str | None = None,
         host: str | None = None,
         directories: int = 1,
+        principal: str = "",
     ) -> int:
         """Register a broker and return its epoch."""
         request = registration(
@@ -99,6 +100,7 @@ class Rehearsal:
             host=host,
             directories=directories,
         )
+        request.principal = principal
         return self.take(
             brokers.register(
                 self.image,

@@ -88,6 +88,7 @@ def _register_broker(image: MetadataImage, record: pb.RegisterBroker) -> Metadat
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=tuple(map(read_uuid, record.log_dirs)),
         cordoned_log_dirs=tuple(map(read_uuid, record.cordoned_log_dirs)),
+        principal=record.principal,
     )
     return replace(image, brokers=image.brokers.set(broker.id, broker))
 

@@ -72,6 +72,8 @@ class BrokerRegistration:
     log_dirs: tuple[UUID, ...] = ()
     cordoned_log_dirs: tuple[UUID, ...] = ()
     """Those of them that take no new replica (KIP-1066)."""
+    principal: str = ""
+    """As whom it authenticated (`User:…`); empty where controllers do not ask."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return where the listener of that name is reached, if the broker has one."""

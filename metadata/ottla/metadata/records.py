@@ -69,6 +69,7 @@ def register_broker_record(broker: BrokerRegistration) -> Record:
             in_controlled_shutdown=broker.in_controlled_shutdown,
             log_dirs=[directory.bytes for directory in broker.log_dirs],
             cordoned_log_dirs=[directory.bytes for directory in broker.cordoned_log_dirs],
+            principal=broker.principal,
         )
     )
 

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aottla/proto/metadata.proto\x12\x0eottla.metadata\"\xfd\x07\n\x0eMetadataRecord\x12\x39\n\x0fregister_broker\x18\x01 \x01(\x0b\x32\x1e.ottla.metadata.RegisterBrokerH\x00\x12=\n\x11unregister_broker\x18\x02 \x01(\x0b\x32 .ottla.metadata.UnregisterBrokerH\x00\x12&\n\x05topic\x18\x03 \x01(\x0b\x32\x15.ottla.metadata.TopicH\x00\x12.\n\tpartition\x18\x04 \x01(\x0b\x32\x19.ottla.metadata.PartitionH\x00\x12(\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\x16.ottla.metadata.ConfigH\x00\x12;\n\x10partition_change\x18\x06 \x01(\x0b\x32\x1f.ottla.metadata.PartitionChangeH\x00\x12\x33\n\x0cremove_topic\x18\n \x01(\x0b\x32\x1b.ottla.metadata.RemoveTopicH\x00\x12\x44\n\x15user_scram_credential\x18\x0c \x01(\x0b\x32#.ottla.metadata.UserScramCredentialH\x00\x12\x35\n\rfeature_level\x18\r \x01(\x0b\x32\x1c.ottla.metadata.FeatureLevelH\x00\x12\x33\n\x0c\x63lient_quota\x18\x0f \x01(\x0b\x32\x1b.ottla.metadata.ClientQuotaH\x00\x12\x33\n\x0cproducer_ids\x18\x10 \x01(\x0b\x32\x1b.ottla.metadata.ProducerIdsH\x00\x12N\n\x1a\x62roker_registration_change\x18\x12 \x01(\x0b\x32(.ottla.metadata.BrokerRegistrationChangeH\x00\x12\x42\n\x14\x61\x63\x63\x65ss_control_entry\x18\x13 \x01(\x0b\x32\".ottla.metadata.AccessControlEntryH\x00\x12O\n\x1bremove_access_control_entry\x18\x14 \x01(\x0b\x32(.ottla.metadata.RemoveAccessControlEntryH\x00\x12%\n\x05no_op\x18\x15 \x01(\x0b\x32\x14.ottla.metadata.NoOpH\x00\x12Q\n\x1cremove_user_scram_credential\x18\x17 \x01(\x0b\x32).ottla.metadata.RemoveUserScramCredentialH\x00\x12-\n\tclear_elr\x18\x1d \x01(\x0b\x32\x18.ottla.metadata.ClearElrH\x00\x42\x08\n\x06record\"O\n\x08\x45ndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x19\n\x11security_protocol\x18\x04 \x01(\x05\"Z\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1d\n\x15min_supported_version\x18\x02 \x01(\x05\x12\x1d\n\x15max_supported_version\x18\x03 \x01(\x05\"\xc6\x02\n\x0eRegisterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12+\n\tendpoints\x18\x04 \x03(\x0b\x32\x18.ottla.metadata.Endpoint\x12.\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x1c.ottla.metadata.FeatureRange\x12\x11\n\x04rack\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x11\n\x04host\x18\x07 \x01(\tH\x01\x88\x01\x01\x12\x11\n\tis_fenced\x18\x08 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\t \x01(\x08\x12\x10\n\x08log_dirs\x18\n \x03(\x0c\x12\x19\n\x11\x63ordoned_log_dirs\x18\x0b \x03(\x0c\x42\x07\n\x05_rackB\x07\n\x05_host\";\n\x10UnregisterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\xb1\x02\n\x18\x42rokerRegistrationChange\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x16\n\tis_fenced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16in_controlled_shutdown\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12,\n\x08log_dirs\x18\x05 \x01(\x0b\x32\x15.ottla.metadata.UuidsH\x02\x88\x01\x01\x12\x35\n\x11\x63ordoned_log_dirs\x18\x06 \x01(\x0b\x32\x15.ottla.metadata.UuidsH\x03\x88\x01\x01\x42\x0c\n\n_is_fencedB\x19\n\x17_in_controlled_shutdownB\x0b\n\t_log_dirsB\x14\n\x12_cordoned_log_dirs\"\'\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\xd8\x02\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x13\n\x0b\x64irectories\x18\x04 \x03(\x0c\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12 \n\x18\x65ligible_leader_replicas\x18\x06 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\x07 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x08 \x03(\x05\x12\x19\n\x11removing_replicas\x18\t \x03(\x05\x12\x0e\n\x06leader\x18\n \x01(\x05\x12\x42\n\x15leader_recovery_state\x18\x0b \x01(\x0e\x32#.ottla.metadata.LeaderRecoveryState\x12\x14\n\x0cleader_epoch\x18\x0c \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\r \x01(\x05\"\xad\x05\n\x0fPartitionChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12)\n\x03isr\x18\x03 \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x00\x88\x01\x01\x12\x13\n\x06leader\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12.\n\x08replicas\x18\x05 \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x02\x88\x01\x01\x12\x37\n\x11removing_replicas\x18\x06 \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x03\x88\x01\x01\x12\x35\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x04\x88\x01\x01\x12G\n\x15leader_recovery_state\x18\x08 \x01(\x0e\x32#.ottla.metadata.LeaderRecoveryStateH\x05\x88\x01\x01\x12>\n\x18\x65ligible_leader_replicas\x18\t \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x06\x88\x01\x01\x12\x34\n\x0elast_known_elr\x18\n \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x07\x88\x01\x01\x12/\n\x0b\x64irectories\x18\x0b \x01(\x0b\x32\x15.ottla.metadata.UuidsH\x08\x88\x01\x01\x42\x06\n\x04_isrB\t\n\x07_leaderB\x0b\n\t_replicasB\x14\n\x12_removing_replicasB\x12\n\x10_adding_replicasB\x18\n\x16_leader_recovery_stateB\x1b\n\x19_eligible_leader_replicasB\x11\n\x0f_last_known_elrB\x0e\n\x0c_directories\"\x16\n\x07NodeIds\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\x14\n\x05Uuids\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\"\x1f\n\x0bRemoveTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"a\n\x06\x43onfig\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"+\n\x0c\x46\x65\x61tureLevel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"e\n\x0b\x43lientQuota\x12+\n\x06\x65ntity\x18\x01 \x03(\x0b\x32\x1b.ottla.metadata.QuotaEntity\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_value\"L\n\x0bQuotaEntity\x12\x13\n\x0b\x65ntity_type\x18\x01 \x01(\t\x12\x18\n\x0b\x65ntity_name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_entity_name\"\x80\x01\n\x13UserScramCredential\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmechanism\x18\x02 \x01(\x05\x12\x0c\n\x04salt\x18\x03 \x01(\x0c\x12\x12\n\nstored_key\x18\x04 \x01(\x0c\x12\x12\n\nserver_key\x18\x05 \x01(\x0c\x12\x12\n\niterations\x18\x06 \x01(\x05\"<\n\x19RemoveUserScramCredential\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmechanism\x18\x02 \x01(\x05\"\xb1\x01\n\x12\x41\x63\x63\x65ssControlEntry\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x15\n\rresource_type\x18\x02 \x01(\x05\x12\x15\n\rresource_name\x18\x03 \x01(\t\x12\x14\n\x0cpattern_type\x18\x04 \x01(\x05\x12\x11\n\tprincipal\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x11\n\toperation\x18\x07 \x01(\x05\x12\x17\n\x0fpermission_type\x18\x08 \x01(\x05\"&\n\x18RemoveAccessControlEntry\x12\n\n\x02id\x18\x01 \x01(\x0c\"P\n\x0bProducerIds\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"\x06\n\x04NoOp\"\x1e\n\x08\x43learElr\x12\x12\n\ntopic_name\x18\x01 \x01(\t*4\n\x13LeaderRecoveryState\x12\r\n\tRECOVERED\x10\x00\x12\x0e\n\nRECOVERING\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aottla/proto/metadata.proto\x12\x0eottla.metadata\"\xfd\x07\n\x0eMetadataRecord\x12\x39\n\x0fregister_broker\x18\x01 \x01(\x0b\x32\x1e.ottla.metadata.RegisterBrokerH\x00\x12=\n\x11unregister_broker\x18\x02 \x01(\x0b\x32 .ottla.metadata.UnregisterBrokerH\x00\x12&\n\x05topic\x18\x03 \x01(\x0b\x32\x15.ottla.metadata.TopicH\x00\x12.\n\tpartition\x18\x04 \x01(\x0b\x32\x19.ottla.metadata.PartitionH\x00\x12(\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\x16.ottla.metadata.ConfigH\x00\x12;\n\x10partition_change\x18\x06 \x01(\x0b\x32\x1f.ottla.metadata.PartitionChangeH\x00\x12\x33\n\x0cremove_topic\x18\n \x01(\x0b\x32\x1b.ottla.metadata.RemoveTopicH\x00\x12\x44\n\x15user_scram_credential\x18\x0c \x01(\x0b\x32#.ottla.metadata.UserScramCredentialH\x00\x12\x35\n\rfeature_level\x18\r \x01(\x0b\x32\x1c.ottla.metadata.FeatureLevelH\x00\x12\x33\n\x0c\x63lient_quota\x18\x0f \x01(\x0b\x32\x1b.ottla.metadata.ClientQuotaH\x00\x12\x33\n\x0cproducer_ids\x18\x10 \x01(\x0b\x32\x1b.ottla.metadata.ProducerIdsH\x00\x12N\n\x1a\x62roker_registration_change\x18\x12 \x01(\x0b\x32(.ottla.metadata.BrokerRegistrationChangeH\x00\x12\x42\n\x14\x61\x63\x63\x65ss_control_entry\x18\x13 \x01(\x0b\x32\".ottla.metadata.AccessControlEntryH\x00\x12O\n\x1bremove_access_control_entry\x18\x14 \x01(\x0b\x32(.ottla.metadata.RemoveAccessControlEntryH\x00\x12%\n\x05no_op\x18\x15 \x01(\x0b\x32\x14.ottla.metadata.NoOpH\x00\x12Q\n\x1cremove_user_scram_credential\x18\x17 \x01(\x0b\x32).ottla.metadata.RemoveUserScramCredentialH\x00\x12-\n\tclear_elr\x18\x1d \x01(\x0b\x32\x18.ottla.metadata.ClearElrH\x00\x42\x08\n\x06record\"O\n\x08\x45ndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x19\n\x11security_protocol\x18\x04 \x01(\x05\"Z\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1d\n\x15min_supported_version\x18\x02 \x01(\x05\x12\x1d\n\x15max_supported_version\x18\x03 \x01(\x05\"\xd9\x02\n\x0eRegisterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12+\n\tendpoints\x18\x04 \x03(\x0b\x32\x18.ottla.metadata.Endpoint\x12.\n\x08\x66\x65\x61tures\x18\x05 \x03(\x0b\x32\x1c.ottla.metadata.FeatureRange\x12\x11\n\x04rack\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x11\n\x04host\x18\x07 \x01(\tH\x01\x88\x01\x01\x12\x11\n\tis_fenced\x18\x08 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\t \x01(\x08\x12\x10\n\x08log_dirs\x18\n \x03(\x0c\x12\x19\n\x11\x63ordoned_log_dirs\x18\x0b \x03(\x0c\x12\x11\n\tprincipal\x18\x0c \x01(\tB\x07\n\x05_rackB\x07\n\x05_host\";\n\x10UnregisterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\xb1\x02\n\x18\x42rokerRegistrationChange\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x16\n\tis_fenced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16in_controlled_shutdown\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12,\n\x08log_dirs\x18\x05 \x01(\x0b\x32\x15.ottla.metadata.UuidsH\x02\x88\x01\x01\x12\x35\n\x11\x63ordoned_log_dirs\x18\x06 \x01(\x0b\x32\x15.ottla.metadata.UuidsH\x03\x88\x01\x01\x42\x0c\n\n_is_fencedB\x19\n\x17_in_controlled_shutdownB\x0b\n\t_log_dirsB\x14\n\x12_cordoned_log_dirs\"\'\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"\xd8\x02\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x13\n\x0b\x64irectories\x18\x04 \x03(\x0c\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12 \n\x18\x65ligible_leader_replicas\x18\x06 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\x07 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x08 \x03(\x05\x12\x19\n\x11removing_replicas\x18\t \x03(\x05\x12\x0e\n\x06leader\x18\n \x01(\x05\x12\x42\n\x15leader_recovery_state\x18\x0b \x01(\x0e\x32#.ottla.metadata.LeaderRecoveryState\x12\x14\n\x0cleader_epoch\x18\x0c \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\r \x01(\x05\"\xad\x05\n\x0fPartitionChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x14\n\x0cpartition_id\x18\x02 \x01(\x05\x12)\n\x03isr\x18\x03 \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x00\x88\x01\x01\x12\x13\n\x06leader\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12.\n\x08replicas\x18\x05 \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x02\x88\x01\x01\x12\x37\n\x11removing_replicas\x18\x06 \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x03\x88\x01\x01\x12\x35\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x04\x88\x01\x01\x12G\n\x15leader_recovery_state\x18\x08 \x01(\x0e\x32#.ottla.metadata.LeaderRecoveryStateH\x05\x88\x01\x01\x12>\n\x18\x65ligible_leader_replicas\x18\t \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x06\x88\x01\x01\x12\x34\n\x0elast_known_elr\x18\n \x01(\x0b\x32\x17.ottla.metadata.NodeIdsH\x07\x88\x01\x01\x12/\n\x0b\x64irectories\x18\x0b \x01(\x0b\x32\x15.ottla.metadata.UuidsH\x08\x88\x01\x01\x42\x06\n\x04_isrB\t\n\x07_leaderB\x0b\n\t_replicasB\x14\n\x12_removing_replicasB\x12\n\x10_adding_replicasB\x18\n\x16_leader_recovery_stateB\x1b\n\x19_eligible_leader_replicasB\x11\n\x0f_last_known_elrB\x0e\n\x0c_directories\"\x16\n\x07NodeIds\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\x14\n\x05Uuids\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\"\x1f\n\x0bRemoveTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"a\n\x06\x43onfig\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"+\n\x0c\x46\x65\x61tureLevel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"e\n\x0b\x43lientQuota\x12+\n\x06\x65ntity\x18\x01 \x03(\x0b\x32\x1b.ottla.metadata.QuotaEntity\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x12\n\x05value\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_value\"L\n\x0bQuotaEntity\x12\x13\n\x0b\x65ntity_type\x18\x01 \x01(\t\x12\x18\n\x0b\x65ntity_name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_entity_name\"\x80\x01\n\x13UserScramCredential\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmechanism\x18\x02 \x01(\x05\x12\x0c\n\x04salt\x18\x03 \x01(\x0c\x12\x12\n\nstored_key\x18\x04 \x01(\x0c\x12\x12\n\nserver_key\x18\x05 \x01(\x0c\x12\x12\n\niterations\x18\x06 \x01(\x05\"<\n\x19RemoveUserScramCredential\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmechanism\x18\x02 \x01(\x05\"\xb1\x01\n\x12\x41\x63\x63\x65ssControlEntry\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x15\n\rresource_type\x18\x02 \x01(\x05\x12\x15\n\rresource_name\x18\x03 \x01(\t\x12\x14\n\x0cpattern_type\x18\x04 \x01(\x05\x12\x11\n\tprincipal\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x11\n\toperation\x18\x07 \x01(\x05\x12\x17\n\x0fpermission_type\x18\x08 \x01(\x05\"&\n\x18RemoveAccessControlEntry\x12\n\n\x02id\x18\x01 \x01(\x0c\"P\n\x0bProducerIds\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"\x06\n\x04NoOp\"\x1e\n\x08\x43learElr\x12\x12\n\ntopic_name\x18\x01 \x01(\t*4\n\x13LeaderRecoveryState\x12\r\n\tRECOVERED\x10\x00\x12\x0e\n\nRECOVERING\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ottla.proto.metadata_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LEADERRECOVERYSTATE']._serialized_start=3956
-  _globals['_LEADERRECOVERYSTATE']._serialized_end=4008
+  _globals['_LEADERRECOVERYSTATE']._serialized_start=3975
+  _globals['_LEADERRECOVERYSTATE']._serialized_end=4027
   _globals['_METADATARECORD']._serialized_start=47
   _globals['_METADATARECORD']._serialized_end=1068
   _globals['_ENDPOINT']._serialized_start=1070
@@ -40,43 +40,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FEATURERANGE']._serialized_start=1151
   _globals['_FEATURERANGE']._serialized_end=1241
   _globals['_REGISTERBROKER']._serialized_start=1244
-  _globals['_REGISTERBROKER']._serialized_end=1570
-  _globals['_UNREGISTERBROKER']._serialized_start=1572
-  _globals['_UNREGISTERBROKER']._serialized_end=1631
-  _globals['_BROKERREGISTRATIONCHANGE']._serialized_start=1634
-  _globals['_BROKERREGISTRATIONCHANGE']._serialized_end=1939
-  _globals['_TOPIC']._serialized_start=1941
-  _globals['_TOPIC']._serialized_end=1980
-  _globals['_PARTITION']._serialized_start=1983
-  _globals['_PARTITION']._serialized_end=2327
-  _globals['_PARTITIONCHANGE']._serialized_start=2330
-  _globals['_PARTITIONCHANGE']._serialized_end=3015
-  _globals['_NODEIDS']._serialized_start=3017
-  _globals['_NODEIDS']._serialized_end=3039
-  _globals['_UUIDS']._serialized_start=3041
-  _globals['_UUIDS']._serialized_end=3061
-  _globals['_REMOVETOPIC']._serialized_start=3063
-  _globals['_REMOVETOPIC']._serialized_end=3094
-  _globals['_CONFIG']._serialized_start=3096
-  _globals['_CONFIG']._serialized_end=3193
-  _globals['_FEATURELEVEL']._serialized_start=3195
-  _globals['_FEATURELEVEL']._serialized_end=3238
-  _globals['_CLIENTQUOTA']._serialized_start=3240
-  _globals['_CLIENTQUOTA']._serialized_end=3341
-  _globals['_QUOTAENTITY']._serialized_start=3343
-  _globals['_QUOTAENTITY']._serialized_end=3419
-  _globals['_USERSCRAMCREDENTIAL']._serialized_start=3422
-  _globals['_USERSCRAMCREDENTIAL']._serialized_end=3550
-  _globals['_REMOVEUSERSCRAMCREDENTIAL']._serialized_start=3552
-  _globals['_REMOVEUSERSCRAMCREDENTIAL']._serialized_end=3612
-  _globals['_ACCESSCONTROLENTRY']._serialized_start=3615
-  _globals['_ACCESSCONTROLENTRY']._serialized_end=3792
-  _globals['_REMOVEACCESSCONTROLENTRY']._serialized_start=3794
-  _globals['_REMOVEACCESSCONTROLENTRY']._serialized_end=3832
-  _globals['_PRODUCERIDS']._serialized_start=3834
-  _globals['_PRODUCERIDS']._serialized_end=3914
-  _globals['_NOOP']._serialized_start=3916
-  _globals['_NOOP']._serialized_end=3922
-  _globals['_CLEARELR']._serialized_start=3924
-  _globals['_CLEARELR']._serialized_end=3954
+  _globals['_REGISTERBROKER']._serialized_end=1589
+  _globals['_UNREGISTERBROKER']._serialized_start=1591
+  _globals['_UNREGISTERBROKER']._serialized_end=1650
+  _globals['_BROKERREGISTRATIONCHANGE']._serialized_start=1653
+  _globals['_BROKERREGISTRATIONCHANGE']._serialized_end=1958
+  _globals['_TOPIC']._serialized_start=1960
+  _globals['_TOPIC']._serialized_end=1999
+  _globals['_PARTITION']._serialized_start=2002
+  _globals['_PARTITION']._serialized_end=2346
+  _globals['_PARTITIONCHANGE']._serialized_start=2349
+  _globals['_PARTITIONCHANGE']._serialized_end=3034
+  _globals['_NODEIDS']._serialized_start=3036
+  _globals['_NODEIDS']._serialized_end=3058
+  _globals['_UUIDS']._serialized_start=3060
+  _globals['_UUIDS']._serialized_end=3080
+  _globals['_REMOVETOPIC']._serialized_start=3082
+  _globals['_REMOVETOPIC']._serialized_end=3113
+  _globals['_CONFIG']._serialized_start=3115
+  _globals['_CONFIG']._serialized_end=3212
+  _globals['_FEATURELEVEL']._serialized_start=3214
+  _globals['_FEATURELEVEL']._serialized_end=3257
+  _globals['_CLIENTQUOTA']._serialized_start=3259
+  _globals['_CLIENTQUOTA']._serialized_end=3360
+  _globals['_QUOTAENTITY']._serialized_start=3362
+  _globals['_QUOTAENTITY']._serialized_end=3438
+  _globals['_USERSCRAMCREDENTIAL']._serialized_start=3441
+  _globals['_USERSCRAMCREDENTIAL']._serialized_end=3569
+  _globals['_REMOVEUSERSCRAMCREDENTIAL']._serialized_start=3571
+  _globals['_REMOVEUSERSCRAMCREDENTIAL']._serialized_end=3631
+  _globals['_ACCESSCONTROLENTRY']._serialized_start=3634
+  _globals['_ACCESSCONTROLENTRY']._serialized_end=3811
+  _globals['_REMOVEACCESSCONTROLENTRY']._serialized_start=3813
+  _globals['_REMOVEACCESSCONTROLENTRY']._serialized_end=3851
+  _globals['_PRODUCERIDS']._serialized_start=3853
+  _globals['_PRODUCERIDS']._serialized_end=3933
+  _globals['_NOOP']._serialized_start=3935
+  _globals['_NOOP']._serialized_end=3941
+  _globals['_CLEARELR']._serialized_start=3943
+  _globals['_CLEARELR']._serialized_end=3973
 # @@protoc_insertion_point(module_scope)

@@ -75,7 +75,7 @@ class FeatureRange(_message.Message):
     def __init__(self, name: _Optional[str] = ..., min_supported_version: _Optional[int] = ..., max_supported_version: _Optional[int] = ...) -> None: ...
 
 class RegisterBroker(_message.Message):
-    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "endpoints", "features", "rack", "host", "is_fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs")
+    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "endpoints", "features", "rack", "host", "is_fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs", "principal")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,7 @@ class RegisterBroker(_message.Message):
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     CORDONED_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation_id: bytes
     broker_epoch: int
@@ -98,7 +99,8 @@ class RegisterBroker(_message.Message):
     in_controlled_shutdown: bool
     log_dirs: _containers.RepeatedScalarFieldContainer[bytes]
     cordoned_log_dirs: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping[str, object]]]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., is_fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., cordoned_log_dirs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    principal: str
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping[str, object]]]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., is_fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., cordoned_log_dirs: _Optional[_Iterable[bytes]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class UnregisterBroker(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")

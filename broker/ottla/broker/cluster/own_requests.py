@@ -6,12 +6,12 @@ machine alone (`loopback`), from `any` client, or from `none`.
 """
 
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address
 from typing import TypeVar
 
 from ottla.broker.network.dispatch import HandlerResult, Peer, RequestContext
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.endpoints import is_loopback
 from ottla.wire.apis import (
     CLEAN_LOGS,
     DESCRIBE_CLEANER,
@@ -108,15 +108,3 @@ def is_this_machine(peer: Peer) -> bool:
     return is_loopback(peer.peer_host) or (
         bool(peer.peer_host) and peer.peer_host == peer.local_host
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is a loopback address, as IPv4, IPv6 or mapped IPv4, or `localhost`."""
-    if host == "localhost":
-        return True
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback

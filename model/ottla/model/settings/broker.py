@@ -24,6 +24,7 @@ from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.kafka_keys import check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
+from ottla.model.settings.node_tls import dialled_listener, node_tls_of
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.sasl import (
@@ -37,9 +38,11 @@ from ottla.model.settings.security import (
     INTER_BROKER_PROTOCOL,
     SECURITY_KEYS,
     check_security,
+    node_listeners,
     with_protocols,
 )
 from ottla.model.settings.telemetry import TelemetryConfig
+from ottla.model.settings.tls import TlsConfig, is_tls_key
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 from ottla.model.settings.transactions import TransactionConfig
 
@@ -377,6 +380,8 @@ class BrokerConfig:
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     sasl: SaslConfig = NO_SASL
     """Who the clients of which listener must be."""
+    dial_tls: TlsConfig | None = None
+    """The TLS of calls to controllers; None where these are not encrypted."""
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
@@ -464,6 +469,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         quotas=QuotaConfig(**quotas),
         connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
         sasl=sasl,
+        dial_tls=_dial_tls(texts),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         log_output=LogOutputConfig(**log_output),
@@ -474,7 +480,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     )
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)} | of_listeners.keys()
-    known |= {key for key in texts if is_sasl_key(key)}
+    known |= {key for key in texts if is_sasl_key(key) or is_tls_key(key)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
     unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
@@ -497,6 +503,13 @@ def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:
     protocol = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
     if protocol:
         values["inter_broker_listener_name"] = protocol
+
+
+def _dial_tls(texts: Mapping[str, str]) -> TlsConfig | None:
+    """Return the TLS by which this broker calls controllers, if it does."""
+    controllers = node_listeners(texts, is_broker=True)
+    dialled = dialled_listener(texts, controllers)
+    return None if dialled is None else node_tls_of(texts, controllers).get(dialled.name)
 
 
 def _sasl(values: Mapping[str, Any], texts: Mapping[str, str]) -> SaslConfig:

@@ -18,9 +18,11 @@ from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.kafka_keys import check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
+from ottla.model.settings.node_tls import dialled_listener, node_tls_of
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import MutationQuotaConfig
-from ottla.model.settings.security import SECURITY_KEYS, check_security
+from ottla.model.settings.security import SECURITY_KEYS, check_security, with_protocols
+from ottla.model.settings.tls import TlsConfig, is_tls_key
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 
 
@@ -104,6 +106,10 @@ class ControllerConfig:
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
+    tls: Mapping[str, TlsConfig] = field(default_factory=dict)
+    """The TLS of those listeners that encrypt, by name."""
+    dial_tls: TlsConfig | None = None
+    """The TLS of calls to other controllers; None where these are not encrypted."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this controller's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -118,6 +124,11 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     check_security(texts)
     check_promises(texts)
     values, unknown = values_of(ControllerConfig, texts)
+    if "listeners" in values:
+        values["listeners"] = with_protocols(texts, values["listeners"])
+    listeners = values.get("listeners", ControllerConfig().listeners)
+    tls = node_tls_of(texts, listeners)
+    dialled = dialled_listener(texts, listeners)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     authorizer, unknown_to_authorizer = authorizer_values(texts)
@@ -142,10 +153,12 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         log_output=LogOutputConfig(**log_output),
+        tls=tls,
+        dial_tls=None if dialled is None else tls.get(dialled.name),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
-    known = {*BROKER_TO_TOPIC, "process.roles", *SECURITY_KEYS}
+    known = {*BROKER_TO_TOPIC, "process.roles", *SECURITY_KEYS, *filter(is_tls_key, texts)}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
     unknown &= unknown_to_mutations & unknown_to_logs & unknown_to_authorizer

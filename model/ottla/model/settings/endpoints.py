@@ -1,6 +1,7 @@
 """Settings that are lists of addresses: listeners and the voters of the quorum."""
 
 from collections.abc import Iterable
+from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from ottla.model.ids import NodeId
@@ -85,3 +86,15 @@ def _listener(part: str) -> ListenAddress:
 
 def _parts(text: str) -> Iterable[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is a loopback address, as IPv4, IPv6 or mapped IPv4, or `localhost`."""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback

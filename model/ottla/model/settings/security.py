@@ -4,13 +4,15 @@ An operator who writes one of them believes in what it promises; a node that sta
 would be open where the file says it is closed.  What is refused is what would have an effect: a
 blank value, the protocol PLAINTEXT, and rows of `listener.security.protocol.map` for listeners that
 this node does not have (Kafka's own files carry them) are let through.  A broker serves the
-settings of `sasl.py`; a controller is reached by gRPC, and has none of them.
+settings of `sasl.py`; a controller is reached by gRPC, and has none of them.  The listeners of
+controllers may have TLS (node_tls.py).
 """
 
 from collections.abc import Callable, Mapping
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.settings.node_tls import CONTROLLER_LISTENER_NAMES, listed_names
 from ottla.model.settings.sasl import (
     FAILURE_DELAY_MS,
     LISTENER_PREFIX,
@@ -20,21 +22,24 @@ from ottla.model.settings.sasl import (
     is_sasl_key,
     split_key,
 )
+from ottla.model.settings.tls import SSL, is_tls_key, reason_tls_refused, split_listener
 
 PLAINTEXT = "PLAINTEXT"
-PROTOCOLS = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, "SASL_SSL")
 SERVED_PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
 """What a listener for clients can be."""
+NODE_PROTOCOLS = (PLAINTEXT, SSL)
+"""What a listener of controllers can be, where nodes speak gRPC with each other."""
 
 PROTOCOL_MAP = "listener.security.protocol.map"
 LISTENER_KEYS = ("listeners", "advertised.listeners")
 LISTENER_NAME_KEYS = (
-    "controller.listener.names",
+    CONTROLLER_LISTENER_NAMES,
     "inter.broker.listener.name",
     "early.start.listeners",
 )
 INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
-SECURITY_KEYS = frozenset((PROTOCOL_MAP, INTER_BROKER_PROTOCOL, "controller.listener.names"))
+SECURITY_KEYS = frozenset((PROTOCOL_MAP, INTER_BROKER_PROTOCOL, CONTROLLER_LISTENER_NAMES))
 """What is read here alone."""
 INTER_BROKER_NAME = "inter.broker.listener.name"
 
@@ -68,19 +73,41 @@ REFUSED_KEYS: Mapping[str, str] = {
 
 def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None:
     """Refuse what asks for protection that is not there.  Raises ConfigError with the first."""
-    _check_protocols(texts, SERVED_PROTOCOLS if is_broker else (PLAINTEXT,))
+    _check_protocols(texts, SERVED_PROTOCOLS if is_broker else NODE_PROTOCOLS)
     if texts.get(INTER_BROKER_PROTOCOL, "").strip() and texts.get(INTER_BROKER_NAME, "").strip():
         raise ConfigError(
             INTER_BROKER_PROTOCOL, f"is set, and so is {INTER_BROKER_NAME}; take one of them out"
         )
+    encrypted = {
+        one.name for one in node_listeners(texts, is_broker=is_broker) if one.protocol == SSL
+    }
     for key, text in texts.items():
-        if is_broker and is_sasl_key(key):
+        if (is_broker and is_sasl_key(key)) or _is_node_tls(key, encrypted):
             continue
-        reason = reason_refused(key)
+        reason = (reason_tls_refused(key, text) if encrypted else None) or reason_refused(key)
         if reason is not None and text.strip():
             raise ConfigError(
                 key, f"is set, and {reason}; take it out, and keep strangers off by the network"
             )
+
+
+def _is_node_tls(key: str, encrypted: set[str]) -> bool:
+    """Return whether a setting of TLS holds for one of these listeners of controllers."""
+    return (
+        is_tls_key(key) and bool(encrypted) and split_listener(key)[0].upper() in {"", *encrypted}
+    )
+
+
+def node_listeners(texts: Mapping[str, str], *, is_broker: bool) -> tuple[ListenAddress, ...]:
+    """Return the listeners of controllers that a file names, with their protocols.
+
+    A broker names them in `controller.listener.names` alone, without an address.
+    """
+    names = listed_names(texts.get(CONTROLLER_LISTENER_NAMES, ""))
+    if not is_broker:
+        names += _names_of_listeners(texts.get("listeners", ""))
+    nameless = tuple(ListenAddress(name, "", 0) for name in dict.fromkeys(names))
+    return with_protocols(texts, nameless)
 
 
 def with_protocols(
@@ -125,8 +152,7 @@ def _check_protocols(texts: Mapping[str, str], served: tuple[str, ...]) -> None:
         raise ConfigError(INTER_BROKER_PROTOCOL, f"is {inter_broker}; {_only(served)}")
     protocols = _protocol_map(texts.get(PROTOCOL_MAP, ""))
     for key, names_of in _NAMES_OF.items():
-        # Controllers and brokers speak gRPC with each other, and that is not authenticated yet.
-        allowed = (PLAINTEXT,) if key == "controller.listener.names" else served
+        allowed = NODE_PROTOCOLS if key == CONTROLLER_LISTENER_NAMES else served
         for name in names_of(texts.get(key, "")):
             protocol = _protocol_of(name, protocols)
             if protocol is None:
@@ -158,20 +184,16 @@ def _names_of_listeners(text: str) -> list[str]:
     return [part.partition("://")[0].strip().upper() for part in text.split(",") if "://" in part]
 
 
-def _names_listed(text: str) -> list[str]:
-    return [part.strip().upper() for part in text.split(",") if part.strip()]
-
-
 _NAMES_OF: Mapping[str, Callable[[str], list[str]]] = {
     **dict.fromkeys(LISTENER_KEYS, _names_of_listeners),
-    **dict.fromkeys(LISTENER_NAME_KEYS, _names_listed),
+    **dict.fromkeys(LISTENER_NAME_KEYS, listed_names),
 }
 
 
 def _only(served: tuple[str, ...]) -> str:
-    lacking = "encrypted" if SASL_PLAINTEXT in served else "encrypted nor authenticated"
-    neither = "not" if SASL_PLAINTEXT in served else "neither"
+    if served == NODE_PROTOCOLS:
+        return "only PLAINTEXT and SSL are served there: nodes know each other by certificates"
     return (
-        f"only {' and '.join(served)} can be served yet, so what is sent there would be "
-        f"{neither} {lacking}"
+        f"only {' and '.join(served)} can be served yet, so what is sent there would be not "
+        "encrypted"
     )
