@@ -101,8 +101,8 @@ REFUSED = [
         "sasl.enabled.mechanisms: is 'GSSAPI,PLAIN'; it must be a list of any of PLAIN, SCRAM-",
     ),
     (
-        {**OUT, "listener.name.out.sasl.enabled.mechanisms": "OAUTHBEARER"},
-        "listener.name.out.sasl.enabled.mechanisms: is 'OAUTHBEARER'; it must be a list of any of",
+        {**OUT, "listener.name.out.sasl.enabled.mechanisms": "NTLM"},
+        "listener.name.out.sasl.enabled.mechanisms: is 'NTLM'; it must be a list of any of",
     ),
     (
         {**OUT, "sasl.enabled.mechanisms": "PLAIN"},

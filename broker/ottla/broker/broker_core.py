@@ -126,7 +126,7 @@ class BrokerCore:
         )
         dispatcher.quotas = self.quotas
         self.replication_quotas = ReplicationQuotas(config, clock.monotonic_ms)
-        self.authenticators = authenticators or Authenticators(config.sasl, rng)
+        self.authenticators = authenticators or Authenticators(config.sasl, rng, clock)
         dispatcher.guards = self.authenticators.guards
         self.sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._clock = clock

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import trio
 
-from ottla.broker.authentication.authenticators import WARNING, Authenticators
+from ottla.broker.authentication.authenticators import Authenticators
+from ottla.broker.authentication.jwks_driver import KeyReader
 from ottla.broker.broker_core import BROKER_API_KEYS, BrokerCore, ReplicaPorts
 from ottla.broker.cluster.assignments_driver import Assignments
 from ottla.broker.cluster.cleaner_api import CleanLogsApi, DescribeCleanerApi, refused_cleaning
@@ -327,6 +328,7 @@ class Broker:
 
     async def run(self) -> None:
         """Start, then do what must be done in time until cancelled."""
+        keys = KeyReader(self.core.authenticators.key_plans, self.errors)
         async with trio.open_nursery() as nursery:
             await nursery.start(self.own_telemetry.run)
             for name, work in (
@@ -344,6 +346,7 @@ class Broker:
                 ("transaction markers", self._markers.run),
                 ("client telemetry", self.telemetry.run),
                 ("idle quotas", self._idle_usages.run),
+                ("keys of tokens", keys.run),
             ):
                 nursery.start_soon(keep_running, name, work, self.errors)
             await self._start(nursery)
@@ -476,8 +479,8 @@ class Broker:
         own = OwnRequests(self.config)
         if (warning := own.warning()) is not None:
             logger.warning("%s", warning)
-        if self.config.sasl.listeners:
-            logger.warning("%s", WARNING)
+        for warning in self.core.authenticators.warnings():
+            logger.warning("%s", warning)
         drain = own.guarded(DrainApi(self.lifecycle).handle, refused_drain)
         self.dispatcher.register(DRAIN_BROKER, drain)
         now_ms = self._clock.wall_ms
@@ -511,6 +514,7 @@ class Broker:
                 yield f"{at} has damaged records: {partition.damage}"
         for at, reason in self.logs.cleaner.manager.set_aside.items():
             yield f"{at} is not compacted before 'ottla cleaner retry' or a restart: {reason}"
+        yield from self.core.authenticators.problems()
         yield from self._fetchers.problems()
         yield from self._groups.problems()
         yield from self._transactions.problems()

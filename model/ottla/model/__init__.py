@@ -2,6 +2,9 @@
 
 ids.py       ids, offsets and epochs as distinct types; topic and partition names
 errors.py    Kafka's error codes as one table, and the families of exceptions
+scram.py     SCRAM's keys and messages
+oauthbearer.py  OAUTHBEARER's messages, and what a token is
+jwt_claims.py   what a broker demands of a token's claims
 acls.py      access control entries and their codes
 acl_hosts.py  from which hosts an access control entry holds
 authorizer.py  who decides what a principal may do

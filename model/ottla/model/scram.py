@@ -25,6 +25,9 @@ CLIENT_ITERATIONS_MAX = 1_000_000
 """What a client computes for a server at most: about a second.  A hostile server could ask for
 hours."""
 
+TOKEN_EXTENSION = ",tokenauth=true"
+"""What a client appends to its first message when its password is a delegation token's HMAC."""
+
 NO_BINDING = "n"
 BINDING_NOT_OFFERED = "y"
 
@@ -165,10 +168,12 @@ def exclusive_or(one: bytes, other: bytes) -> bytes:
 class ScramClient:
     """A client's side of one exchange: three messages, of which the server's are checked."""
 
-    def __init__(self, hashing: ScramHash, user: str, nonce: str) -> None:
+    def __init__(
+        self, hashing: ScramHash, user: str, nonce: str, *, is_token: bool = False
+    ) -> None:
         self._hashing = hashing
         self._nonce = nonce
-        self._bare = f"n={escape(user)},r={nonce}"
+        self._bare = f"n={escape(user)},r={nonce}{TOKEN_EXTENSION if is_token else ''}"
         self._server_first = ""
         self._full_nonce = ""
         self._server_signature = b""

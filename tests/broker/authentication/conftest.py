@@ -1,9 +1,15 @@
-"""Users that the tests of this room know."""
+"""Users that the tests of this room know, and an issuer of tokens."""
 
+import json
+import time
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from ottla.broker.authentication.mechanism import SaslMechanism
 from ottla.broker.authentication.plain import PlainMechanism
@@ -29,3 +35,57 @@ def mechanisms() -> Mapping[str, SaslMechanism]:
 def rules(mechanisms: Mapping[str, SaslMechanism]) -> SaslRules:
     """What the listener under test asks: sessions have no end."""
     return SaslRules(mechanisms=mechanisms, session_ms_max={}, counts=SaslCounts())
+
+
+ISSUER, AUDIENCE = "https://issuer.example", "ottla"
+
+
+class Issuer:
+    """An identity provider: a key for each family of algorithms, named after its algorithm."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Any] = {
+            "RS256": rsa.generate_private_key(65_537, 2_048),
+            "ES256": ec.generate_private_key(ec.SECP256R1()),
+            "EdDSA": ed25519.Ed25519PrivateKey.generate(),
+        }
+
+    def row(self, name: str) -> dict[str, Any]:
+        """Return the public part of a key, as a JWKS has it."""
+        public = self.keys[name].public_key()
+        kinds: dict[str, Any] = {"RS": RSAAlgorithm, "ES": ECAlgorithm, "Ed": OKPAlgorithm}
+        found: dict[str, Any] = json.loads(kinds[name[:2]].to_jwk(public))
+        return {**found, "kid": name}
+
+    def jwks(self, *names: str) -> bytes:
+        """Return a JWKS of these keys, or of all."""
+        return json.dumps({"keys": [self.row(name) for name in names or self.keys]}).encode()
+
+    def token(
+        self,
+        user: str = "al",
+        *,
+        algorithm: str = "RS256",
+        key_id: str | None = None,
+        lasts_s: float = 3_600,
+        **claims: Any,
+    ) -> str:
+        """Return a signed token; a claim that is None is left out."""
+        now_s = time.time()
+        body = {
+            "sub": user,
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "iat": int(now_s),
+            "exp": now_s + lasts_s,
+            **claims,
+        }
+        body = {name: value for name, value in body.items() if value is not None}
+        headers = {"kid": key_id or algorithm}
+        return jwt.encode(body, self.keys[algorithm], algorithm, headers=headers)
+
+
+@pytest.fixture(scope="session")
+def issuer() -> Issuer:
+    """Return an identity provider."""
+    return Issuer()

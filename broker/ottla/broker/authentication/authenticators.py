@@ -4,18 +4,25 @@
 users of PLAIN from the start, those of SCRAM once it follows the metadata.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
+from ottla.broker.authentication.jwks import KeySource, algorithms
 from ottla.broker.authentication.mechanism import SaslMechanism
+from ottla.broker.authentication.oauth_server import OAuthMechanism
 from ottla.broker.authentication.plain import PlainMechanism
 from ottla.broker.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
 from ottla.broker.authentication.scram_server import Credentials, ScramMechanism
 from ottla.broker.network.dispatch import Peer
 from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ConfigError
+from ottla.model.install_hint import install_hint
+from ottla.model.oauthbearer import OAUTHBEARER
 from ottla.model.scram import SCRAM_BY_NAME
-from ottla.model.seams import Rng
-from ottla.model.settings.sasl import PLAIN, SaslConfig, SaslListener
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.oauth import OAuthRules
+from ottla.model.settings.sasl import ENABLED_MECHANISMS, PLAIN, SaslConfig, SaslListener
 
 WARNING = (
     "authorisation is not served yet: every authenticated user has every right on this cluster, "
@@ -24,13 +31,30 @@ WARNING = (
 )
 """What an operator is told at the start of a broker that has users."""
 
+UNSECURED_WARNING = (
+    "tokens without a signature are taken on {} (sasl.server.callback.handler.class): anyone "
+    "who reaches this listener can be every user; this is for tests alone"
+)
+
+
+class KeyPlan(NamedTuple):
+    """The keys of a listener's tokens, and how they are read."""
+
+    source: KeySource
+    rules: OAuthRules
+
 
 class Authenticators:
     """The guards of a broker's SASL listeners."""
 
-    def __init__(self, config: SaslConfig, rng: Rng) -> None:
+    def __init__(self, config: SaslConfig, rng: Rng, clock: Clock) -> None:
         self._image: Callable[[], MetadataImage] | None = None
         self._rng = rng
+        self._clock = clock
+        self.key_plans: list[KeyPlan] = []
+        """What has to be read for OAUTHBEARER."""
+        self.oauth: dict[str, OAuthMechanism] = {}
+        """The mechanism that takes tokens, by listener."""
         self.counts = {name: SaslCounts() for name in config.listeners}
         self.guards: Mapping[str, Callable[[Peer], SaslSession]] = {
             name: partial(SaslSession, self._rules(name, listener, config))
@@ -45,7 +69,12 @@ class Authenticators:
     @property
     def metrics(self) -> Mapping[str, float]:
         """Plain counts, for DescribeNode."""
-        return {
+        faults = {
+            f"authentication.{name.lower()}.token.{fault.value}": count
+            for name, mechanism in self.oauth.items()
+            for fault, count in mechanism.faults.items()
+        }
+        return faults | {
             f"authentication.{name.lower()}.{what}": count
             for name, counts in self.counts.items()
             for what, count in (
@@ -58,21 +87,57 @@ class Authenticators:
 
     def _rules(self, name: str, listener: SaslListener, config: SaslConfig) -> SaslRules:
         return SaslRules(
-            mechanisms={one: self._mechanism(one, listener) for one in listener.mechanisms},
+            mechanisms={one: self._mechanism(name, one, listener) for one in listener.mechanisms},
             failure_delay_ms=config.failure_delay_ms,
             session_ms_max=listener.session_ms_max,
             receive_bytes_max=listener.receive_bytes_max,
             counts=self.counts[name],
         )
 
-    def _mechanism(self, name: str, listener: SaslListener) -> SaslMechanism:
+    def warnings(self) -> Iterator[str]:
+        """Yield what an operator is told at the start."""
+        if self.guards:
+            yield WARNING
+        for name, mechanism in self.oauth.items():
+            if mechanism.is_unsecured:
+                yield UNSECURED_WARNING.format(name)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what keeps clients from logging in, a sentence each."""
+        for plan in self.key_plans:
+            if plan.source.problem:
+                yield plan.source.problem
+
+    def _mechanism(self, listener_name: str, name: str, listener: SaslListener) -> SaslMechanism:
         if name == PLAIN:
             return PlainMechanism(listener.plain_users)
+        if name == OAUTHBEARER:
+            assert listener.oauth is not None
+            found = self.oauth[listener_name] = self._oauth(listener.oauth)
+            return found
         hashing = SCRAM_BY_NAME[name]
         return ScramMechanism(hashing, partial(self._credentials, hashing.number), self._rng)
+
+    def _oauth(self, rules: OAuthRules) -> OAuthMechanism:
+        source = None
+        if rules.jwks_url is not None:
+            _check_installed()
+            source = KeySource(rules.jwks_url)
+            self.key_plans.append(KeyPlan(source, rules))
+        return OAuthMechanism(source, rules.claims, self._clock.wall_ms)
 
     def _credentials(self, number: int) -> Credentials | None:
         """Return the credentials of a SCRAM mechanism; None before the metadata is there."""
         if self._image is None:
             return None
         return self._image().scram_credentials.get(number, {})
+
+
+def _check_installed() -> None:
+    """Raise ConfigError where the packages are missing that look at signatures."""
+    try:
+        algorithms()
+    except ModuleNotFoundError:
+        raise ConfigError(
+            ENABLED_MECHANISMS, f"has {OAUTHBEARER}, which needs PyJWT: {install_hint('oauth')}"
+        ) from None

@@ -20,7 +20,7 @@ REFERENCE_END = "<!-- reference: end -->\n"
 
 SECTIONS = (
     ("Clients", ("open_producer", "open_consumer", "open_admin", "Producer", "Consumer", "Admin")),
-    ("Settings", ("ProducerConfig", "ConsumerConfig", "ClientSecurity")),
+    ("Settings", ("ProducerConfig", "ConsumerConfig", "ClientSecurity", "BearerToken")),
     (
         "Serializers",
         (

@@ -12,7 +12,9 @@ from typing import Any
 
 import trio
 
+from ottla.client.network.bearer_tokens import store_of
 from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.oauthbearer import ACKNOWLEDGEMENT, OAUTHBEARER, bearer_message
 from ottla.model.scram import SCRAM_BY_NAME, ScramClient, ScramHash
 from ottla.model.settings.sasl import PLAIN, SaslLogin
 from ottla.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
@@ -28,6 +30,10 @@ SALTED_PASSWORDS_MAX = 32
 
 RENEW_AT = 0.85
 """The part of a session after which it is renewed, as the Java client does."""
+
+RENEW_AT_LATEST = 0.95
+RENEWAL_PAUSE_MS = 1_020
+"""Brokers take a renewal no sooner than a second after the last login."""
 
 HANDSHAKE_VERSION = 1
 """From this version on tokens have headers."""
@@ -67,10 +73,39 @@ async def log_in(login: SaslLogin, ask: Ask, address: str) -> float | None:
     if login.mechanism == PLAIN:
         token = f"\0{login.username}\0{login.password}".encode()
         answer = await exchange(token)
+    elif login.mechanism == OAUTHBEARER:
+        answer = await _show_token(login, exchange)
     else:
         answer = await _prove(login, exchange)
-    lifetime_ms = answer.session_lifetime_ms
-    return lifetime_ms * RENEW_AT / 1_000 if lifetime_ms > 0 else None
+    return renew_after_s(answer.session_lifetime_ms)
+
+
+def renew_after_s(lifetime_ms: int) -> float | None:
+    """Return after how many seconds a session is to be renewed, None for never."""
+    if lifetime_ms <= 0:
+        return None
+    # A broker refuses to renew within a second.
+    return max(lifetime_ms * RENEW_AT, min(RENEWAL_PAUSE_MS, lifetime_ms * RENEW_AT_LATEST)) / 1_000
+
+
+async def _show_token(
+    login: SaslLogin, exchange: Callable[[bytes], Awaitable[SaslAuthenticateResponse]]
+) -> SaslAuthenticateResponse:
+    """Show the broker a bearer token."""
+    token = await store_of(login).token()
+    try:
+        first = bearer_message(token)
+    except ValueError as error:
+        raise RefusedError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
+    answer = await exchange(first)
+    if answer.auth_bytes:
+        # An error: it comes with its code once it is acknowledged.
+        await exchange(ACKNOWLEDGEMENT)
+        raise RefusedError(
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            bytes(answer.auth_bytes).decode(errors="replace"),
+        )
+    return answer
 
 
 async def _prove(
@@ -78,7 +113,7 @@ async def _prove(
 ) -> SaslAuthenticateResponse:
     """Show by SCRAM that we know the password, and have the broker show that it does too."""
     hashing = SCRAM_BY_NAME[login.mechanism]
-    client = ScramClient(hashing, login.username, secrets.token_hex(16))
+    client = ScramClient(hashing, login.username, secrets.token_hex(16), is_token=login.is_token)
     first = await exchange(client.first)
     salt, iterations = client.on_server_first(bytes(first.auth_bytes))
     salted = await trio.to_thread.run_sync(

@@ -1,15 +1,40 @@
 """How a client reaches brokers that ask who it is, in the keys of Kafka and of librdkafka."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ottla.model.errors import ConfigError
-from ottla.model.settings.declare import SettingKind, load, setting
+from ottla.model.oauthbearer import OAUTHBEARER
+from ottla.model.settings.declare import SettingKind, definitions, load, setting
 from ottla.model.settings.jaas import JaasLogin, parse_jaas
-from ottla.model.settings.sasl import MODULES, SASL_PLAINTEXT, SERVED_MECHANISMS, SaslLogin
+from ottla.model.settings.oauth import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    JWT_RETRIEVERS,
+    LOGIN_HANDLER,
+    LOGIN_HANDLERS,
+    PREFIX,
+    TOKEN_URL,
+    grant_of,
+)
+from ottla.model.settings.sasl import (
+    MODULES,
+    SASL_PLAINTEXT,
+    SERVED_MECHANISMS,
+    SaslLogin,
+    TokenProvider,
+    asks_for_token,
+)
 
 PROTOCOLS = ("PLAINTEXT", SASL_PLAINTEXT)
-LIBRDKAFKA_MECHANISM = "sasl.mechanisms"
+LIBRDKAFKA_KEYS = {
+    "sasl.mechanisms": "sasl.mechanism",
+    f"{PREFIX}client.id": CLIENT_ID,
+    f"{PREFIX}client.secret": CLIENT_SECRET,
+    f"{PREFIX}token.endpoint.url": TOKEN_URL,
+}
+"""librdkafka's names of settings, and Kafka's."""
 SECURITY_PREFIXES = ("sasl.", "ssl.", "security.")
 
 
@@ -45,6 +70,46 @@ class ClientSecurity:
         "sasl.username and sasl.password.",
     )
 
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        None,
+        key=TOKEN_URL,
+        kind=SettingKind.STRING,
+        doc="Where tokens of OAUTHBEARER come from: an https:// URL that grants them for client id "
+        "and secret, or file:///… of a token that others renew.",
+    )
+    sasl_oauthbearer_client_id: str | None = setting(
+        None, key=CLIENT_ID, kind=SettingKind.STRING, doc="The client id for the token URL."
+    )
+    sasl_oauthbearer_client_secret: str | None = setting(
+        None, key=CLIENT_SECRET, kind=SettingKind.PASSWORD, doc="The secret of this client id."
+    )
+    sasl_oauthbearer_scope: str | None = setting(
+        None, key=f"{PREFIX}scope", kind=SettingKind.STRING, doc="The scope to ask for."
+    )
+    sasl_login_callback_handler_class: str | None = setting(
+        None,
+        key=LOGIN_HANDLER,
+        kind=SettingKind.CLASS,
+        one_of=LOGIN_HANDLERS,
+        doc="What gets tokens; there is one way only.",
+    )
+    sasl_oauthbearer_jwt_retriever_class: str | None = setting(
+        None,
+        key=f"{PREFIX}jwt.retriever.class",
+        kind=SettingKind.CLASS,
+        one_of=JWT_RETRIEVERS,
+        doc="Where tokens come from; the URL says it already.",
+    )
+    sasl_oauthbearer_method: str | None = setting(
+        None,
+        key=f"{PREFIX}method",
+        kind=SettingKind.STRING,
+        one_of=("oidc",),
+        doc="librdkafka's name for the token URL's way.",
+    )
+    sasl_token_provider: TokenProvider | None = None
+    """An async function that returns a BearerToken for OAUTHBEARER, in place of a URL."""
+
     def login(self) -> SaslLogin | None:
         """Return how the client logs in, None where it does not; ConfigError where it cannot."""
         if self.security_protocol not in PROTOCOLS:
@@ -53,7 +118,13 @@ class ClientSecurity:
                 f"is {self.security_protocol!r}; it must be one of {', '.join(PROTOCOLS)}",
             )
         if self.security_protocol != SASL_PLAINTEXT:
-            if self.sasl_mechanism or self.sasl_username or self.sasl_jaas_config:
+            if (
+                self.sasl_mechanism
+                or self.sasl_username
+                or self.sasl_jaas_config
+                or self.sasl_token_provider
+                or self.sasl_oauthbearer_token_endpoint_url
+            ):
                 raise ConfigError(
                     "security.protocol", f"is not {SASL_PLAINTEXT}, and settings of sasl. are given"
                 )
@@ -65,14 +136,26 @@ class ClientSecurity:
                 f"is {mechanism or 'not set'}; it must be one of {', '.join(SERVED_MECHANISMS)}",
             )
         username, password = self.sasl_username, self.sasl_password
+        options: Mapping[str, str] = {}
         if self.sasl_jaas_config is not None:
             if self.sasl_jaas_config.module != MODULES[mechanism]:
                 raise ConfigError("sasl.jaas.config", f"must be of {MODULES[mechanism]}")
             options = self.sasl_jaas_config.options
             username, password = options.get("username"), options.get("password")
+        if mechanism == OAUTHBEARER:
+            if self.sasl_token_provider is not None:
+                return SaslLogin(mechanism, provider=self.sasl_token_provider)
+            return SaslLogin(
+                mechanism, grant=grant_of(self._oauth_value(), options, is_listed=False)
+            )
         if not username or not password:
             raise ConfigError("sasl.username", "is not set; give sasl.username and sasl.password")
-        return SaslLogin(mechanism, username, password)
+        return SaslLogin(mechanism, username, password, is_token=asks_for_token(options))
+
+    def _oauth_value(self) -> Callable[[str], Any]:
+        """Return what looks a setting of OAUTHBEARER up by its key."""
+        known = definitions(ClientSecurity)
+        return lambda key: getattr(self, known[key].field_name)
 
 
 def login_of(texts: Mapping[str, str]) -> SaslLogin | None:
@@ -80,10 +163,7 @@ def login_of(texts: Mapping[str, str]) -> SaslLogin | None:
 
     Raises ConfigError for what cannot be honoured, without showing what may be a password.
     """
-    texts = {
-        "sasl.mechanism" if key == LIBRDKAFKA_MECHANISM else key: text
-        for key, text in texts.items()
-    }
+    texts = {LIBRDKAFKA_KEYS.get(key, key): text for key, text in texts.items()}
     try:
         security, unknown = load(ClientSecurity, texts)
     except ConfigError as error:

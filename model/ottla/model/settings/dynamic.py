@@ -22,6 +22,7 @@ from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
+from ottla.model.settings.oauth import OAuthSettings
 from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.sasl import SaslSettings
@@ -47,6 +48,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(ConnectionConfig),
         **definitions(SaslSettings),
         **definitions(AuthorizerConfig),
+        **definitions(OAuthSettings),
         **definitions(MetricsConfig),
         **definitions(LogOutputConfig),
         **definitions(ExporterConfig),

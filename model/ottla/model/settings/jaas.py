@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTHBEARER_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 FLAGS = ("required", "requisite", "sufficient", "optional")
 USER_PREFIX = "user_"
 

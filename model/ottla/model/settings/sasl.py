@@ -5,14 +5,34 @@ setting of a listener may be written three ways, strongest first: `listener.name
 (for the keys that Kafka has by mechanism), `listener.name.NAME.KEY`, `KEY`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import KIB
+from ottla.model.oauthbearer import OAUTHBEARER, BearerToken
 from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import ListenAddress
-from ottla.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE, JaasLogin, parse_jaas
+from ottla.model.settings.jaas import (
+    OAUTHBEARER_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    JaasLogin,
+    parse_jaas,
+)
+from ottla.model.settings.oauth import (
+    ALLOWED_URLS,
+    GRANT_KEYS,
+    OAUTH_LISTENER_KEYS,
+    OAUTH_ONLY_KEYS,
+    OAuthGrant,
+    OAuthRules,
+    OAuthSettings,
+    grant_of,
+    rules_of,
+)
 
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
@@ -21,9 +41,13 @@ SASL_PROTOCOLS = (SASL_PLAINTEXT,)
 
 PLAIN = "PLAIN"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 KAFKA_DEFAULT_MECHANISM = "GSSAPI"
-MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE)}
+MODULES = {
+    PLAIN: PLAIN_MODULE,
+    **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE),
+    OAUTHBEARER: OAUTHBEARER_MODULE,
+}
 
 LISTENER_PREFIX = "listener.name."
 ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
@@ -33,20 +57,29 @@ RECEIVE_BYTES_MAX = "sasl.server.max.receive.size"
 SESSION_MS_MAX = "connections.max.reauth.ms"
 FAILURE_DELAY_MS = "connection.failed.authentication.delay.ms"
 
-LISTENER_KEYS = frozenset({ENABLED_MECHANISMS, JAAS_CONFIG, SESSION_MS_MAX, RECEIVE_BYTES_MAX})
+LISTENER_KEYS = OAUTH_LISTENER_KEYS | {
+    ENABLED_MECHANISMS,
+    JAAS_CONFIG,
+    SESSION_MS_MAX,
+    RECEIVE_BYTES_MAX,
+}
 """What may be set for one listener."""
-MECHANISM_KEYS = frozenset({JAAS_CONFIG, SESSION_MS_MAX})
+MECHANISM_KEYS = OAUTH_LISTENER_KEYS | {JAAS_CONFIG, SESSION_MS_MAX}
 """What may be set for one mechanism."""
-SASL_KEYS = LISTENER_KEYS | {INTER_BROKER_MECHANISM, FAILURE_DELAY_MS}
+SASL_KEYS = LISTENER_KEYS | {ALLOWED_URLS, INTER_BROKER_MECHANISM, FAILURE_DELAY_MS}
 """Every setting of SASL that is served, without prefixes."""
 
 
 def parse_mechanisms(text: str) -> tuple[str, ...]:
-    """a list of any of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512."""
+    """a list of any of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."""
     found = tuple(dict.fromkeys(part.strip().upper() for part in text.split(",") if part.strip()))
     if not found or not set(found) <= set(SERVED_MECHANISMS):
         raise ValueError(text)
     return found
+
+
+TokenProvider: TypeAlias = Callable[[], Awaitable[BearerToken | str]]
+"""Returns a token of OAUTHBEARER, with its end or without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +142,8 @@ class SaslListener:
     session_ms_max: Mapping[str, int] = field(default_factory=dict)
     """By mechanism; 0 without an end."""
     receive_bytes_max: int = 512 * KIB
+    oauth: OAuthRules | None = None
+    """Which tokens are taken, where OAUTHBEARER is enabled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +151,14 @@ class SaslLogin:
     """How a client logs in."""
 
     mechanism: str
-    username: str
-    password: str = field(repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    grant: OAuthGrant | None = None
+    """Where tokens come from, for OAUTHBEARER."""
+    provider: TokenProvider | None = None
+    """What returns tokens in its place."""
+    is_token: bool = False
+    """Whether user and password are a delegation token's id and HMAC (SCRAM alone)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +192,24 @@ def sasl_of(
             INTER_BROKER_MECHANISM,
             f"is set, but brokers reach each other by {inter_broker}, which is no SASL listener",
         )
+    _check_oauth_is_used(texts, config, login)
     return SaslConfig(listeners=config, login=login, failure_delay_ms=own.failure_delay_ms)
+
+
+def _check_oauth_is_used(
+    texts: Mapping[str, str], config: Mapping[str, SaslListener], login: SaslLogin | None
+) -> None:
+    """Refuse settings of tokens that nothing would come of."""
+    is_taken = any(one.oauth for one in config.values())
+    is_shown = login is not None and login.grant is not None
+    for key, text in texts.items():
+        bare = split_key(key)[2]
+        if bare not in OAUTH_ONLY_KEYS or not text.strip():
+            continue
+        if not is_taken:
+            raise ConfigError(key, f"is set, and no listener has the mechanism {OAUTHBEARER}")
+        if bare in GRANT_KEYS and not is_shown:
+            raise ConfigError(key, f"is set, and this broker does not log in by {OAUTHBEARER}")
 
 
 def split_key(key: str) -> tuple[str, str, str]:
@@ -170,6 +228,8 @@ def is_sasl_key(key: str) -> bool:
     """Return whether a key, prefixes and all, is a setting of SASL that is served."""
     listener, mechanism, bare = split_key(key)
     if listener and bare not in LISTENER_KEYS:
+        return False
+    if bare in OAUTH_LISTENER_KEYS and mechanism.upper() not in ("", OAUTHBEARER):
         return False
     return bare in SASL_KEYS and mechanism.upper() in ("", *SERVED_MECHANISMS)
 
@@ -212,7 +272,8 @@ def _value(texts: Mapping[str, str], listener: str, mechanism: str, key: str) ->
     if not spelling:
         return None
     try:
-        values, _ = values_of(SaslSettings, {key: text})
+        kind: type[Any] = OAuthSettings if key in OAUTH_ONLY_KEYS else SaslSettings
+        values, _ = values_of(kind, {key: text})
     except ConfigError as error:
         # The text may hold passwords.
         if key == JAAS_CONFIG:
@@ -252,11 +313,15 @@ def _listener(texts: Mapping[str, str], name: str) -> SaslListener:
         found = _value(texts, name, mechanism, SESSION_MS_MAX)
         session_ms_max[mechanism] = found if isinstance(found, int) else 0
     receive = _value(texts, name, "", RECEIVE_BYTES_MAX)
+    oauth = None
+    if OAUTHBEARER in mechanisms:
+        oauth = rules_of(partial(_value, texts, name, OAUTHBEARER))
     return SaslListener(
         mechanisms=mechanisms,
         plain_users=users,
         session_ms_max=session_ms_max,
         receive_bytes_max=receive if isinstance(receive, int) else 512 * KIB,
+        oauth=oauth,
     )
 
 
@@ -301,9 +366,19 @@ def _login(
         )
     login = _jaas(texts, listener, mechanism)
     options = {} if login is None else login.options
+    if mechanism == OAUTHBEARER:
+        grant = grant_of(partial(_value, texts, listener, mechanism), options)
+        return SaslLogin(mechanism, grant=grant)
     if not options.get("username") or not options.get("password"):
         raise ConfigError(
             _spelling_of_jaas(texts, listener, mechanism),
             f"must give username and password: brokers log in at {listener} with {mechanism}",
         )
-    return SaslLogin(mechanism, options["username"], options["password"])
+    return SaslLogin(
+        mechanism, options["username"], options["password"], is_token=asks_for_token(options)
+    )
+
+
+def asks_for_token(options: Mapping[str, str]) -> bool:
+    """Return whether a login module says that its password is a delegation token's HMAC."""
+    return options.get("tokenauth", "").strip().lower() == "true"

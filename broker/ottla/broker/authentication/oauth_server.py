@@ -1,0 +1,107 @@
+"""OAUTHBEARER's server side (RFC 7628, KIP-255).  Pure.
+
+The signature is looked at before anything that the token claims; a client learns only that its
+token is not taken, an operator why, by a count for each reason.  A session ends with its token.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from ottla.broker.authentication.jwks import KeySource
+from ottla.broker.authentication.mechanism import SaslReply, authentication_failed
+from ottla.model.errors import ProtocolError
+from ottla.model.jwt_claims import (
+    ClaimRules,
+    ProvenToken,
+    TokenFault,
+    TokenFaultError,
+    check_claims,
+)
+from ottla.model.oauthbearer import (
+    INVALID_TOKEN,
+    OAUTHBEARER,
+    parse_bearer_message,
+    parse_object,
+    parse_token,
+)
+
+UNSECURED_ALGORITHM = "none"
+
+
+class OAuthMechanism:
+    """OAUTHBEARER; `keys` is None where tokens without a signature are taken."""
+
+    name = OAUTHBEARER
+
+    def __init__(
+        self, keys: KeySource | None, claims: ClaimRules, wall_ms: Callable[[], int]
+    ) -> None:
+        self._keys = keys
+        self._claims = claims
+        self._wall_ms = wall_ms
+        self.faults: Counter[TokenFault] = Counter()
+        """Tokens that were not taken, by reason."""
+
+    @property
+    def is_unsecured(self) -> bool:
+        """Whether tokens without a signature are taken."""
+        return self._keys is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the keys have been read."""
+        return self._keys is None or self._keys.keys is not None
+
+    def begin(self) -> "OAuthExchange":
+        """Begin a login."""
+        return OAuthExchange(self)
+
+    def check(self, token: str) -> tuple[ProvenToken, int]:
+        """Return who a token is for and how long it still holds (ms).
+
+        Raises TokenFaultError, counted, where it is not taken.
+        """
+        now_ms = self._wall_ms()
+        try:
+            proven = self._proven(token, now_ms)
+        except TokenFaultError as error:
+            self.faults[error.fault] += 1
+            raise
+        return proven, max(proven.ends_ms - now_ms, 0)
+
+    def _proven(self, token: str, now_ms: int) -> ProvenToken:
+        try:
+            signed = parse_token(token)
+            if self._keys is not None:
+                self._keys.verify(signed)
+            elif signed.algorithm != UNSECURED_ALGORITHM or signed.signature:
+                raise TokenFaultError(TokenFault.ALGORITHM)
+            return check_claims(parse_object(signed.payload), self._claims, now_ms)
+        except ProtocolError:
+            raise TokenFaultError(TokenFault.MALFORMED) from None
+
+
+class OAuthExchange:
+    """One login: a token, and after an error the client's acknowledgement."""
+
+    def __init__(self, mechanism: OAuthMechanism) -> None:
+        self._mechanism = mechanism
+        self._has_failed = False
+
+    def respond(self, token: bytes) -> SaslReply:
+        """Answer the client's message."""
+        if self._has_failed:
+            # Its acknowledgement, or anything else: the login is over.
+            raise authentication_failed(INVALID_TOKEN.decode())
+        message = parse_bearer_message(token)
+        try:
+            proven, lifetime_ms = self._mechanism.check(message.token)
+        except TokenFaultError:
+            self._has_failed = True
+            return SaslReply(INVALID_TOKEN)
+        if message.authorization_id not in ("", proven.user):
+            raise authentication_failed(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from the token's principal name"
+            )
+        return SaslReply(b"", proven.user, lifetime_ms)

@@ -1,0 +1,140 @@
+"""A client's bearer tokens, from a function, a URL or a file; replaced before they end.
+
+All connections of a loop that have the same source share its token.  While a new one cannot be had
+the old one serves on, as long as it holds.
+"""
+
+import base64
+import json
+import time
+from collections import OrderedDict
+from functools import partial
+from urllib.parse import quote, urlencode
+
+import trio
+
+from ottla.client.network.web_fetch import WebFetchError, fetch
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.jwt_claims import SECONDS_MAX
+from ottla.model.limits import MIB
+from ottla.model.oauthbearer import BearerToken, parse_object, parse_token
+from ottla.model.settings.oauth import OAuthGrant, is_file_url
+from ottla.model.settings.sasl import SaslLogin, TokenProvider
+
+REFRESH_AT = 0.8
+"""The part of a token's life after which another one is asked for, as the Java client does: before
+sessions are renewed (`login.RENEW_AT`), so that these find the new one."""
+
+ANSWER_BYTES_MAX = MIB
+STORES_MAX = 64
+"""Sources whose tokens are kept."""
+
+
+class TokenStore:
+    """The token of one source."""
+
+    def __init__(self, provide: TokenProvider) -> None:
+        self._provide = provide
+        self._asking = trio.Lock()
+        self._token: BearerToken | None = None
+        self._refresh_at_s = 0.0
+
+    async def token(self) -> str:
+        """Return a token that holds.  Raises RefusedError where none can be had."""
+        async with self._asking:
+            now_s = time.time()
+            if self._token is None or now_s >= self._refresh_at_s:
+                try:
+                    self._keep(await self._provide(), now_s)
+                except Exception as error:
+                    if not self._still_holds(now_s):
+                        raise RefusedError(
+                            ErrorCode.NETWORK_EXCEPTION,
+                            f"there is no token to log in with: {error}",
+                        ) from error
+            assert self._token is not None
+            return self._token.value
+
+    def _keep(self, token: BearerToken | str, now_s: float) -> None:
+        if isinstance(token, str):
+            token = BearerToken(token)
+        ends_s = token.expires_at_s
+        if ends_s is None:
+            ends_s = expiry_of(token.value)
+        self._token = BearerToken(token.value, ends_s)
+        # One whose end is not known is asked for at every login.
+        self._refresh_at_s = now_s if ends_s is None else now_s + REFRESH_AT * (ends_s - now_s)
+
+    def _still_holds(self, now_s: float) -> bool:
+        if self._token is None:
+            return False
+        ends_s = self._token.expires_at_s
+        return ends_s is not None and now_s < ends_s
+
+
+_STORES: OrderedDict[object, TokenStore] = OrderedDict()
+
+
+def store_of(login: SaslLogin) -> TokenStore:
+    """Return where a login's tokens are kept, on this loop."""
+    source = login.provider or login.grant
+    assert source is not None
+    provide = login.provider
+    if provide is None:
+        assert login.grant is not None
+        provide = partial(granted, login.grant)
+    key = (trio.lowlevel.current_trio_token(), source)
+    found = _STORES.get(key)
+    if found is None:
+        found = _STORES[key] = TokenStore(provide)
+        if len(_STORES) > STORES_MAX:
+            _STORES.popitem(last=False)
+    return found
+
+
+async def granted(grant: OAuthGrant) -> BearerToken:
+    """Ask for a token; WebFetchError where none is granted."""
+    return await trio.to_thread.run_sync(_granted, grant, abandon_on_cancel=True)
+
+
+def _granted(grant: OAuthGrant) -> BearerToken:
+    """Read a token's file, or ask by the client credentials grant (RFC 6749, 4.4).  Blocking."""
+    url = grant.token_url
+    if is_file_url(url):
+        data = fetch(url, bytes_max=ANSWER_BYTES_MAX)
+        return BearerToken(data.decode(errors="replace").strip())
+    form = {"grant_type": "client_credentials"}
+    if grant.scope:
+        form["scope"] = grant.scope
+    secret = f"{quote(grant.client_id, safe='')}:{quote(grant.client_secret, safe='')}"
+    asked_s = time.time()
+    data = fetch(
+        url,
+        bytes_max=ANSWER_BYTES_MAX,
+        body=urlencode(form).encode(),
+        headers={
+            "Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}",
+            "Accept": "application/json",
+        },
+    )
+    try:
+        answer = json.loads(data)
+        value, lasts_s = answer["access_token"], answer.get("expires_in")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        raise WebFetchError(f"{url} answers without access_token") from None
+    if not isinstance(value, str):
+        raise WebFetchError(f"{url} answers without access_token")
+    if isinstance(lasts_s, int | float) and 0 <= lasts_s <= SECONDS_MAX:
+        return BearerToken(value, asked_s + lasts_s)
+    return BearerToken(value)
+
+
+def expiry_of(token: str) -> float | None:
+    """Return when a JWT ends, as it says itself; None for any other token."""
+    try:
+        ends = parse_object(parse_token(token).payload).get("exp")
+    except ProtocolError:
+        return None
+    if isinstance(ends, bool) or not isinstance(ends, int | float):
+        return None
+    return float(ends) if 0 <= ends <= SECONDS_MAX else None

@@ -1,0 +1,96 @@
+"""What a broker demands of the claims of a token whose signature is proven.  Pure.
+
+The rules are those of Kafka's broker: an end and a time of issue, both near enough to our clock,
+a subject, and the issuer and audience that the settings name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+SUBJECT_CHARS_MAX = 1_024
+"""Length of a user's name; every broker shows it with each connection."""
+
+SECONDS_MAX = 1 << 40
+"""Times beyond are no times: they would overflow where milliseconds are counted."""
+
+
+class TokenFault(Enum):
+    """Why a token is not taken: what an operator sees; a client sees none of it."""
+
+    MALFORMED = "malformed"
+    ALGORITHM = "algorithm"
+    UNKNOWN_KEY = "unknown-key"
+    SIGNATURE = "signature"
+    CLAIMS = "claims"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not-yet-valid"
+    ISSUER = "issuer"
+    AUDIENCE = "audience"
+
+
+class TokenFaultError(Exception):
+    """A token that is not taken."""
+
+    def __init__(self, fault: TokenFault) -> None:
+        super().__init__(fault.value)
+        self.fault = fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRules:
+    """What the claims of a token must be."""
+
+    audiences: tuple[str, ...] = ()
+    """One of these must be among the token's; any where empty."""
+    issuer: str | None = None
+    skew_ms: int = 30_000
+    """How far the clocks of issuer and broker may be apart."""
+    subject_claim: str = "sub"
+    scope_claim: str = "scope"
+
+
+class ProvenToken(NamedTuple):
+    """Who a token is for, and until when (Unix epoch, ms)."""
+
+    user: str
+    ends_ms: int
+
+
+def check_claims(claims: Mapping[str, Any], rules: ClaimRules, now_ms: int) -> ProvenToken:
+    """Return who a token is for.  Raises TokenFaultError where the claims are not as demanded."""
+    ends_ms = _time_ms(claims, "exp")
+    _time_ms(claims, "iat")
+    if ends_ms + rules.skew_ms <= now_ms:
+        raise TokenFaultError(TokenFault.EXPIRED)
+    if "nbf" in claims and _time_ms(claims, "nbf") - rules.skew_ms > now_ms:
+        raise TokenFaultError(TokenFault.NOT_YET_VALID)
+    if rules.issuer is not None and claims.get("iss") != rules.issuer:
+        raise TokenFaultError(TokenFault.ISSUER)
+    if rules.audiences and not set(_texts(claims.get("aud"))) & set(rules.audiences):
+        raise TokenFaultError(TokenFault.AUDIENCE)
+    if not all(one.strip() for one in _texts(claims.get(rules.scope_claim))):
+        raise TokenFaultError(TokenFault.CLAIMS)
+    user = claims.get(rules.subject_claim)
+    if not isinstance(user, str) or not 0 < len(user.strip()) <= len(user) <= SUBJECT_CHARS_MAX:
+        raise TokenFaultError(TokenFault.CLAIMS)
+    return ProvenToken(user.strip(), ends_ms)
+
+
+def _time_ms(claims: Mapping[str, Any], name: str) -> int:
+    found = claims.get(name)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise TokenFaultError(TokenFault.CLAIMS)
+    # Neither NaN nor an endless number is within.
+    if not 0 <= found <= SECONDS_MAX:
+        raise TokenFaultError(TokenFault.CLAIMS)
+    return int(found * 1_000)
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [one for one in value if isinstance(one, str)]
+    return []
