@@ -123,3 +123,47 @@ def test_the_window_grows_with_what_arrives_not_with_what_was_announced() -> Non
 def test_sending_more_than_was_queued_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         filled(b"abc").on_sent(4)
+
+
+def test_bytes_and_slices_are_copied_into_one_room_from_where_the_first_was_sent(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_bytes(bytes(range(100)))
+    file = RealDisk().open(str(tmp_path / "file"))
+    whole = b"abcdef" + bytes(range(10, 30)) + b"xyz"
+
+    def read(piece: FileSlice, sent_before: int, room: memoryview) -> int:
+        room[:] = piece.file.pread(piece.position + sent_before, len(room))
+        return len(room)
+
+    for size in (1, 5, 7, 29, 100):
+        output, found = Output(), b""
+        output.chunks.extend([b"abcdef", FileSlice(file, 10, 20), b"xyz"])
+        output.byte_count = len(whole)
+        assert output.only_bytes() is None
+        while output.byte_count:
+            room = memoryview(bytearray(size))
+            count = output.copy_into(room, read)
+            found += room[:count]
+            output.on_sent(count)
+        assert found == whole
+    file.close()
+
+
+def test_a_slice_that_is_not_there_yet_ends_the_copy(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(100))
+    file = RealDisk().open(str(tmp_path / "file"))
+    output = filled(b"abc")
+    output.chunks.extend([FileSlice(file, 0, 20), b"xyz"])
+    room = memoryview(bytearray(100))
+    assert output.copy_into(room, lambda piece, sent_before, part: 0) == 3
+    assert output.copy_into(room, lambda piece, sent_before, part: 7) == 10
+    output.clear()
+    file.close()
+
+
+def test_one_chunk_of_bytes_needs_no_copy() -> None:
+    output = filled(b"abcdef")
+    assert output.only_bytes() is output.chunks[0]
+    output.on_sent(2)
+    assert bytes(output.only_bytes() or b"") == b"cdef"

@@ -265,57 +265,6 @@ async def test_a_file_that_ends_within_its_slice_closes_the_connection(
     assert "ended by an unexpected error" in caplog.text
 
 
-class Rot13:
-    """A transform that is easy to see through: every byte is turned, and a greeting goes first."""
-
-    def __init__(self) -> None:
-        self.greeting = b"hello"
-
-    def received(self, data: memoryview) -> bytes:
-        return bytes(byte ^ 0x55 for byte in data)
-
-    def sending(self, data: bytes | bytearray | memoryview) -> bytes:
-        return bytes(byte ^ 0x55 for byte in data)
-
-    def unasked(self) -> bytes:
-        greeting, self.greeting = self.greeting, b""
-        return greeting
-
-
-async def test_a_listener_may_wrap_its_bytes() -> None:
-    wrapped = Listener(name="ROT", host="127.0.0.1", port=0, make_transform=Rot13)
-    async with serving(listeners=[wrapped]) as server, await connect(server, "ROT") as stream:
-        await stream.send_all(bytes(b ^ 0x55 for b in heartbeat(1) + heartbeat(2)))
-        assert await read_exactly(stream, 5) == b"hello"
-        answers = bytes(b ^ 0x55 for b in await read_exactly(stream, 28))
-        assert struct.unpack_from(">ii", answers) == (10, 1)
-        assert struct.unpack_from(">ii", answers, 14) == (10, 2)
-
-
-async def test_a_wrapped_listener_reads_its_file_slices(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(bytes(range(256)) * 2000)
-    async with RealDisk() as disk:
-        file = disk.open(str(tmp_path / "log"))
-
-        def on_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
-            partition = PartitionData(partition_index=0, records=FileSlice(file, 0, 512_000))
-            return FetchResponse(
-                responses=[FetchableTopicResponse(topic="t", partitions=[partition])]
-            )
-
-        wrapped = Listener(name="ROT", host="127.0.0.1", port=0, make_transform=Rot13)
-        async with (
-            serving(Dispatcher({FETCH: on_fetch}), disk=disk, listeners=[wrapped]) as server,
-            await connect(server, "ROT") as stream,
-        ):
-            await stream.send_all(bytes(b ^ 0x55 for b in fetch(1)))
-            await read_exactly(stream, 5)
-            head = bytes(b ^ 0x55 for b in await read_exactly(stream, 4))
-            answer = await read_exactly(stream, struct.unpack(">i", head)[0])
-            assert bytes(range(256)) * 2000 in bytes(b ^ 0x55 for b in answer)
-        file.close()
-
-
 class UnheardOfError(Exception):
     """A fault of a kind that no list of exceptions names."""
 

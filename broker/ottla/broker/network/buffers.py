@@ -156,6 +156,35 @@ class Output:
             return [b"".join(gathered)]
         return gathered
 
+    def only_bytes(self) -> bytes | bytearray | memoryview | None:
+        """Return what is left where that is one chunk of bytes, as most answers are."""
+        first = self.chunks[0] if len(self.chunks) == 1 else None
+        if not isinstance(first, (bytes, bytearray, memoryview)):
+            return None
+        return memoryview(first)[self._sent_of_first :] if self._sent_of_first else first
+
+    def copy_into(self, room: memoryview, read: Callable[[FileSlice, int, memoryview], int]) -> int:
+        """Copy what goes out next, bytes and slices alike; return how much.
+
+        `read` copies of a slice, from an offset in it, into room; it may copy less.
+        """
+        at = 0
+        sent_before = self._sent_of_first
+        for chunk in self.chunks:
+            left = len(chunk) - sent_before
+            part = room[at : at + left]
+            if isinstance(chunk, FileSlice):
+                copied = read(chunk, sent_before, part)
+            else:
+                assert isinstance(chunk, (bytes, bytearray, memoryview))
+                copied = len(part)
+                part[:] = memoryview(chunk)[sent_before : sent_before + copied]
+            at += copied
+            if copied < left or at == len(room):
+                break
+            sent_before = 0
+        return at
+
     def next_slice(self) -> tuple[FileSlice, int]:
         """Return the file slice that goes out next, and how much of it has gone already."""
         chunk = self.chunks[0]

@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable
 
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
-from ottla.broker.network.listener import Transform
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import KIB, MIB
 from ottla.storage.disk_seam import Disk, NotCachedError
@@ -52,13 +51,14 @@ ReadAhead = Callable[["Channel", FileSlice, int, int], None]
 class Channel(HostedChannel):
     """A non-blocking socket and its connection; `interest` is what its epoll waits for."""
 
+    is_shaking: bool = False
+    """Whether its handshake has not ended: a plain socket has none."""
+
     __slots__ = (
         "_buffer",
         "_disk",
         "_is_blocked",
         "_read_ahead",
-        "_transform",
-        "_wrapped",
         "fd",
         "interest",
         "is_reading_ahead",
@@ -73,7 +73,6 @@ class Channel(HostedChannel):
         disk: Disk,
         buffer: ReadBuffer,
         read_ahead: ReadAhead,
-        transform: Transform | None,
     ) -> None:
         super().__init__(hosting)
         self.sock = sock
@@ -83,9 +82,6 @@ class Channel(HostedChannel):
         self._disk = disk
         self._buffer = buffer
         self._read_ahead = read_ahead
-        self._transform = transform
-        # What the transform made of output, and the socket has not taken yet.
-        self._wrapped = b""
         self._is_blocked = False
 
     # What the server asks.
@@ -101,11 +97,6 @@ class Channel(HostedChannel):
         """Whether output is left that nothing but the end of our turn holds back."""
         return not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether everything that could be said has been sent."""
-        return not self.connection.output.byte_count and not self._wrapped
-
     def hang_up(self) -> None:
         """Close the socket, which takes its last descriptor out of the epoll."""
         self.sock.close()
@@ -116,8 +107,6 @@ class Channel(HostedChannel):
         Raises OSError from the socket and ProtocolError from the connection.
         """
         connection, buffer = self.connection, self._buffer
-        if self._transform is not None:
-            return self._read_wrapped(self._transform, now_ms)
         window = connection.window()
         try:
             if window is not None:
@@ -145,9 +134,6 @@ class Channel(HostedChannel):
         Raises OSError from the socket, CorruptDataError when a file ends within a slice.
         """
         self._is_blocked = False
-        if self._transform is not None:
-            self._flush_wrapped(self._transform, now_ms)
-            return
         output = self.connection.output
         left_of_turn = WRITE_BYTES_PER_TURN_MAX
         while output.byte_count and left_of_turn > 0 and not self.is_reading_ahead:
@@ -192,55 +178,3 @@ class Channel(HostedChannel):
         if not sent:
             raise CorruptDataError(f"{piece.file.path} ends within {piece!r}")
         return sent
-
-    # A listener with a transform: what goes either way is wrapped, file slices are read.
-
-    def _read_wrapped(self, transform: Transform, now_ms: int) -> bool:
-        buffer = self._buffer
-        try:
-            size = self.sock.recv_into(buffer.view)
-        except BlockingIOError:
-            return True
-        if not size:
-            return False
-        plain = transform.received(buffer.view[:size])
-        if plain:
-            # Writable and ours: the log patches batches where they lie.
-            self.connection.on_bytes(memoryview(bytearray(plain)), now_ms)
-        return True
-
-    def _flush_wrapped(self, transform: Transform, now_ms: int) -> None:
-        left_of_turn = WRITE_BYTES_PER_TURN_MAX
-        while left_of_turn > 0:
-            if not self._wrapped:
-                self._wrapped = transform.unasked() + self._wrap_next(transform, now_ms)
-            if not self._wrapped:
-                return
-            try:
-                sent = self.sock.send(self._wrapped)
-            except BlockingIOError:
-                self._is_blocked = True
-                return
-            self._wrapped = self._wrapped[sent:]
-            left_of_turn -= sent
-
-    def _wrap_next(self, transform: Transform, now_ms: int) -> bytes:
-        output = self.connection.output
-        if not output.byte_count or self.is_reading_ahead:
-            return b""
-        pieces = output.next_bytes(self._read_if_cached)
-        if pieces:
-            plain = b"".join(pieces)
-        else:
-            piece, sent_before = output.next_slice()
-            position = piece.position + sent_before
-            size = min(piece.length - sent_before, READ_BUFFER_BYTES)
-            try:
-                plain = bytes(piece.file.read_cached(position, size))
-            except NotCachedError:
-                self._read_ahead(self, piece, position, size)
-                return b""
-            if len(plain) < size:
-                raise CorruptDataError(f"{piece.file.path} ends within {piece!r}")
-        self.connection.on_sent(len(plain), now_ms)
-        return transform.sending(plain)

@@ -88,6 +88,11 @@ class HostedChannel(ABC):
         return not self.connection.output.byte_count
 
     @property
+    def has_unread(self) -> bool:
+        """Whether bytes that the connection wants have arrived, of which no event will tell."""
+        return False
+
+    @property
     @abstractmethod
     def has_more_to_write(self) -> bool:
         """Whether output is left that nothing but the end of our turn holds back."""
@@ -224,6 +229,8 @@ class ConnectionHosting(ABC, Generic[C]):
         """Take up what is held, and send what may leave."""
         if not channel.connection.is_closed:
             channel.connection.resume(now_ms)
+            if channel.has_unread:
+                self._read(channel, now_ms)
             self._flush(channel, 0, now_ms)
 
     def _flush(self, channel: C, _: int, now_ms: int) -> None:

@@ -1,28 +1,45 @@
-"""A door of the broker: where it listens, and how its bytes are wrapped.
+"""A door of the broker: where it listens, and whether its connections are encrypted.
 
-Pure.  A listener is a pair of byte transforms, made again for every connection: what arrived →
-plain bytes, and plain bytes → what is sent.  A plain listener has none, and only there may file
-slices go out by sendfile.
+Pure.  A plain listener has no TLS, and only there may file slices go out by sendfile.  What an
+encrypted one needs is made at the edge (`listener_tls_driver.py`); a transport asks it for the
+context of each new connection, so that certificates may change while the door stays open.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from ottla.model.errors import ProtocolError
 
 
-class Transform(Protocol):
-    """Wraps and unwraps the bytes of one connection (TLS, say); holds its own state."""
+class HandshakeFailedError(ProtocolError):
+    """A client that came to no encrypted connection; `where` says why, and what to do."""
 
-    def received(self, data: memoryview) -> bytes:
-        """Return the plain bytes in what arrived; ProtocolError when it does not unwrap."""
+
+@dataclass(slots=True)
+class HandshakeCounts:
+    """How the handshakes of one listener went."""
+
+    successes: int = 0
+    failures: int = 0
+
+
+class ListenerTls(Protocol):
+    """TLS of one listener."""
+
+    counts: HandshakeCounts
+    failure_delay_ms: int
+    """How long the connection of a failed handshake is kept, so that its client reads why."""
+
+    @property
+    def context(self) -> Any:
+        """The `ssl.SSLContext` of a connection that begins now."""
         ...
 
-    def sending(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Return the bytes to send for plain bytes."""
-        ...
+    def user_of(self, certificate: bytes | None) -> str:
+        """Return the user that a client's certificate (DER) stands for.
 
-    def unasked(self) -> bytes:
-        """Return bytes the transform itself has to send, such as its part of a handshake."""
+        Raises HandshakeFailedError where no rule maps it.
+        """
         ...
 
 
@@ -33,4 +50,4 @@ class Listener:
     name: str
     host: str
     port: int
-    make_transform: Callable[[], Transform] | None = None
+    tls: ListenerTls | None = None

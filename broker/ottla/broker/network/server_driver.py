@@ -22,12 +22,15 @@ from ottla.broker.network.channel_driver import Channel, ReadBuffer
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.descriptors_driver import client_descriptor_max, connection_count_allowed
 from ottla.broker.network.dispatch import Dispatcher, Peer
+from ottla.broker.network.handshakes import TURN_NS, Handshakes
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
-from ottla.broker.network.listener import Listener
+from ottla.broker.network.listener import HandshakeFailedError, Listener, ListenerTls
 from ottla.broker.network.server_seam import Admission, AdmitAll
+from ottla.broker.network.tls_channel_driver import SendBuffer, TlsChannel
 from ottla.model.limits import TURN_NS_MAX
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
+from ottla.model.visible_text import visible
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice, SliceError
 
@@ -94,7 +97,11 @@ class SocketServer(ConnectionServer[Channel]):
         self._is_in_turn = False
         self._is_woken = False
         self._buffer = ReadBuffer()
+        self._send_buffer = SendBuffer()
         self._fault_lines = LogLimiter()
+        self._handshakes: Handshakes[TlsChannel] = Handshakes(clock.monotonic_ms())
+        self._handshake_lines = LogLimiter()
+        self._awaits_handshake_share = False
 
     # Opening and closing.
 
@@ -141,7 +148,7 @@ class SocketServer(ConnectionServer[Channel]):
         """Serve what the epoll reports, until cancelled; may be called again after that."""
         epoll_fd = self._epoll.fileno()
         while True:
-            if self._ready or self._events or self._resuming:
+            if self._ready or self._events or self._resuming or self._may_shake_hands:
                 await trio.lowlevel.checkpoint()
             else:
                 await trio.lowlevel.wait_readable(epoll_fd)
@@ -179,6 +186,8 @@ class SocketServer(ConnectionServer[Channel]):
             self._knocked.clear()
         while resuming and time.perf_counter_ns() < ends_ns:
             self._serve(self._resume, resuming.popleft(), 0, now_ms)
+        if self._handshakes.has_queue:
+            self._shake_hands(now_ms)
         self._flush_completed(now_ms)
         self._is_in_turn = False
 
@@ -191,6 +200,11 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _on_event(self, channel: Channel, mask: int, now_ms: int) -> None:
         """Read and serve what came, and send what may leave."""
+        if channel.is_shaking:
+            assert isinstance(channel, TlsChannel)
+            channel.on_shaking_event()
+            self._handshakes.queue(channel)
+            return
         if mask & select.EPOLLIN and channel.connection.wants_bytes:
             self._read(channel, now_ms)
         elif mask & (select.EPOLLHUP | select.EPOLLERR):
@@ -225,6 +239,70 @@ class SocketServer(ConnectionServer[Channel]):
             self.on_fault(channel, fault)
         channel.is_reading_ahead = False
         self.on_work(channel)
+
+    # Handshakes.
+
+    @property
+    def _may_shake_hands(self) -> bool:
+        return self._handshakes.has_queue and not self._awaits_handshake_share
+
+    def _shake_hands(self, now_ms: int) -> None:
+        """Take steps of handshakes, for a small part of the turn and of all time."""
+        handshakes = self._handshakes
+        ends_ns = time.perf_counter_ns() + TURN_NS
+        for channel in handshakes.turn(now_ms):
+            began_ns = time.perf_counter_ns()
+            self._serve(self._shake_hand, channel, 0, now_ms)
+            ended_ns = time.perf_counter_ns()
+            handshakes.spend(ended_ns - began_ns, now_ms)
+            if ended_ns >= ends_ns:
+                break
+        wait_ms = handshakes.wait_ms(now_ms)
+        if wait_ms and handshakes.has_queue and not self._awaits_handshake_share:
+            self._awaits_handshake_share = True
+            self.call_at(now_ms + wait_ms, self._resume_handshakes)
+
+    def _resume_handshakes(self) -> None:
+        self._awaits_handshake_share = False
+        self._have_turn()
+
+    def _shake_hand(self, channel: Channel, _: int, now_ms: int) -> None:
+        """Take one step of one handshake."""
+        assert isinstance(channel, TlsChannel)
+        try:
+            channel.shake_hands()
+        except HandshakeFailedError as error:
+            self._refuse(channel, error, now_ms)
+            return
+        if not channel.is_shaking:
+            channel.tls.counts.successes += 1
+            self._handshakes.end(channel)
+        self._watch(channel)
+
+    def _refuse(self, channel: TlsChannel, error: HandshakeFailedError, now_ms: int) -> None:
+        """Part from a client after a failed handshake, so that it can read why."""
+        channel.tls.counts.failures += 1
+        peer = channel.connection.peer
+        self._log(
+            self._handshake_lines,
+            now_ms,
+            f"TLS handshake of {peer.label} on {peer.listener_name} failed: {visible(error.where)}",
+        )
+        sock = channel.release()
+        self._epoll.unregister(channel.fd)
+        self._close(channel)
+        with suppress(OSError):
+            # What it has sent unasked would have the kernel drop our last words at a close.
+            sock.shutdown(socket.SHUT_WR)
+        self._close_later(sock, channel.tls.failure_delay_ms, now_ms)
+
+    def _end_overdue_handshakes(self) -> None:
+        """Close the connections whose handshakes take too long."""
+        overdue, next_ms = self._handshakes.overdue(self._clock.monotonic_ms())
+        for channel in overdue:
+            self.give_up(channel, "its TLS handshake takes too long")
+        if next_ms is not None:
+            self.call_at(next_ms, self._end_overdue_handshakes)
 
     # Connections come and go.
 
@@ -294,18 +372,29 @@ class SocketServer(ConnectionServer[Channel]):
             local_host=local_host.removeprefix(MAPPED_IPV4),
             local_port=local_port,
         )
-        transform = None if listener.make_transform is None else listener.make_transform()
-        channel = Channel(
+        channel = self._channel(sock, listener.tls)
+        self._epoll.register(channel.fd, channel.interest)
+        self._channels[channel.fd] = channel
+        self.host(channel, peer, now_ms)
+        if isinstance(channel, TlsChannel):
+            deadline_ms = self._handshakes.begin(channel, now_ms)
+            if deadline_ms is not None:
+                self.call_at(deadline_ms, self._end_overdue_handshakes)
+
+    def _channel(self, sock: socket.socket, tls: ListenerTls | None) -> Channel:
+        if tls is None:
+            return Channel(
+                sock, self, disk=self._disk, buffer=self._buffer, read_ahead=self._read_ahead
+            )
+        return TlsChannel(
             sock,
             self,
             disk=self._disk,
             buffer=self._buffer,
+            send_buffer=self._send_buffer,
             read_ahead=self._read_ahead,
-            transform=transform,
+            tls=tls,
         )
-        self._epoll.register(channel.fd, channel.interest)
-        self._channels[channel.fd] = channel
-        self.host(channel, peer, now_ms)
 
     def reconsider_doors(self) -> None:
         """Accept where the admission's bounds allow it now."""
@@ -348,6 +437,9 @@ class SocketServer(ConnectionServer[Channel]):
     def _on_closed(self, channel: Channel) -> None:
         if self._channels.get(channel.fd) is channel:
             del self._channels[channel.fd]
+        if channel.is_shaking:
+            assert isinstance(channel, TlsChannel)
+            self._handshakes.end(channel)
         peer = channel.connection.peer
         self._admission.on_closed(peer.listener_name, peer.peer_host)
         for fd in [fd for fd, wait_ms in self._closed_doors.items() if wait_ms is None]:

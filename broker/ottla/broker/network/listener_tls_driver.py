@@ -1,0 +1,99 @@
+"""TLS of one listener while it serves: its certificate now, and the users its clients are.
+
+The certificate may be replaced while connections are open: those that begin later use the new one.
+As in Kafka a new one must be of the same subject and have all names of the old, unless
+`ssl.allow.dn.changes` and `ssl.allow.san.changes` say otherwise: a file that was mixed up with
+another host's is not taken up.
+"""
+
+import ssl
+
+from ottla.broker.network.dispatch import ANONYMOUS
+from ottla.broker.network.listener import HandshakeCounts, HandshakeFailedError
+from ottla.model.errors import ConfigError
+from ottla.model.settings.tls import (
+    ALLOW_DN_CHANGES,
+    ALLOW_SAN_CHANGES,
+    KEYSTORE_LOCATION,
+    SSL,
+    TlsConfig,
+)
+from ottla.model.tls.certificate import Certificate, subject_of
+from ottla.model.tls.context_driver import TlsMaterial, read_material, server_context
+
+
+class ServedTls:
+    """TLS of one listener; satisfies the seam `ListenerTls`."""
+
+    def __init__(self, protocol: str, config: TlsConfig, *, failure_delay_ms: int) -> None:
+        """Read certificate and key; raises ConfigError where they cannot be used."""
+        self.counts = HandshakeCounts()
+        self.failure_delay_ms = failure_delay_ms
+        self._maps_users = protocol == SSL
+        self.config = config
+        self.material = read_material(config)
+        self.context: ssl.SSLContext = server_context(config, self.material)
+
+    def user_of(self, certificate: bytes | None) -> str:
+        """Return the user that a client's certificate (DER) stands for.
+
+        Clients that log in are who they log in as, whatever certificate they have.  Raises
+        HandshakeFailedError where no rule maps the certificate.
+        """
+        if certificate is None or not self._maps_users:
+            return ANONYMOUS
+        try:
+            subject = subject_of(certificate)
+        except ValueError:
+            raise HandshakeFailedError("the client's certificate cannot be read") from None
+        user = self.config.principal_rules.user_of(subject)
+        if user is None:
+            raise HandshakeFailedError(
+                f"no rule of ssl.principal.mapping.rules maps {subject} to a user"
+            )
+        return user
+
+    def prepared(self, config: TlsConfig) -> "PreparedTls":
+        """Read what is to take the place of the certificate; touches nothing that is served.
+
+        Raises ConfigError where it cannot be used, or may not take that place.
+        """
+        material = read_material(config)
+        if material.certificate is not None and self.material.certificate is not None:
+            check_compatible(config, self.material.certificate, material.certificate)
+        return PreparedTls(config, material, server_context(config, material))
+
+    def take_up(self, prepared: "PreparedTls") -> None:
+        """Use it for the connections that begin from now on."""
+        self.config = prepared.config
+        self.material = prepared.material
+        self.context = prepared.context
+
+
+class PreparedTls:
+    """A certificate that can be served."""
+
+    __slots__ = ("config", "context", "material")
+
+    def __init__(self, config: TlsConfig, material: TlsMaterial, context: ssl.SSLContext) -> None:
+        self.config = config
+        self.material = material
+        self.context = context
+
+
+def check_compatible(config: TlsConfig, old: Certificate, new: Certificate) -> None:
+    """Refuse a certificate in the place of another one whose subject or names it does not have."""
+    spelling = config.spelling(KEYSTORE_LOCATION)
+    if not config.allow_dn_changes and new.subject.lower() != old.subject.lower():
+        raise ConfigError(
+            spelling,
+            f"has a certificate of {new.subject} in place of one of {old.subject}; where that is "
+            f"meant, set {ALLOW_DN_CHANGES}=true",
+        )
+    lost = sorted(set(old.names) - set(new.names))
+    if lost and not config.allow_san_changes:
+        raise ConfigError(
+            spelling,
+            f"has a certificate without {', '.join(lost)}, which the one before has; where that is "
+            f"meant, set {ALLOW_SAN_CHANGES}=true",
+        )
