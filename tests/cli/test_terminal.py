@@ -15,7 +15,7 @@ import ottla.cli
 from ottla.cli import terminal
 from ottla.cli.common import print_json, print_table, table
 from ottla.cli.main import guarded, run
-from ottla.cli.records.consume import Printer, Read, ReadPosition
+from ottla.cli.records.record_printer import Printer, Read, ReadPosition
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.node.log_output_driver import VisibleFormatter
@@ -81,7 +81,7 @@ def test_a_records_bytes_go_out_as_they_are_but_to_a_terminal(
     out = Out(io.BytesIO())
     monkeypatch.setattr(sys, "stdout", out)
     printer = Printer(
-        SimpleNamespace(topic="t", json=False, key_delimiter=None, format_string=r"%k %h %s\n")  # type: ignore[arg-type]
+        SimpleNamespace(json=False, key_delimiter=None, format_string=r"%k %h %s\n")  # type: ignore[arg-type]
     )
     record = Record(
         offset=Offset(0),
@@ -90,7 +90,7 @@ def test_a_records_bytes_go_out_as_they_are_but_to_a_terminal(
         value=b"a\tb\n\xff\x1b[2J",
         headers=(("\x9b", b"\x07"),),
     )
-    printer.show(ReadPosition(0, 0, None), Read(record, TimestampType.CREATE_TIME))
+    printer.show(ReadPosition("t", 0, 0, None), Read(record, TimestampType.CREATE_TIME))
 
     raw, shown = (
         b"\x1bk \xc2\x9b=\x07 a\tb\n\xff\x1b[2J\n",

@@ -39,7 +39,7 @@ EXAMPLES = {
     "ottla quota export": "ottla quota export > quotas.json",
     "ottla quota apply": "ottla quota apply -f quotas.json",
     "ottla produce": "echo alice:hello | ottla produce greetings -K :",
-    "ottla consume": "ottla consume greetings -o -10 -e",
+    "ottla consume": "ottla consume greetings --group readers --offset beginning",
     "ottla log dump": "ottla log dump ottla-data/broker-1/orders-0/00000000000000000000.log",
     "ottla log index": "ottla log index ottla-data/broker-1/orders-0/00000000000000000000.index",
     "ottla log snapshot": (

@@ -5,7 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from ottla.cli.records.consume import Printer, Read, ReadPosition, records_of, wanted_of
+from ottla.cli.records.consume import records_of, wanted_of
+from ottla.cli.records.record_printer import Printer, Read, ReadPosition
 from ottla.cli.topics.topic import described
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
@@ -32,7 +33,7 @@ def batch(base_offset: int, *values: bytes) -> bytes:
 
 
 def start() -> ReadPosition:
-    return ReadPosition(partition=0, offset=0, end_offset=None)
+    return ReadPosition("t", partition=0, offset=0, end_offset=None)
 
 
 @pytest.mark.parametrize("byte_count", [1, 11, 60, 61, 68])
@@ -50,7 +51,7 @@ def test_the_end_is_reached_wherever_compaction_left_gaps(
     log = [compacted_batch(batch(at, b"a", b"b", b"c"), kept) for at in (0, 3, 6)]
     if not {3, 4, 5} & set(kept):
         del log[1]
-    position = ReadPosition(partition=0, offset=0, end_offset=end_offset)
+    position = ReadPosition("t", partition=0, offset=0, end_offset=end_offset)
 
     seen: list[int] = []
     for _ in range(len(log) + 1):
@@ -107,7 +108,7 @@ LOG = [
 def test_markers_and_aborted_records_lead_to_the_end_and_are_not_shown(
     aborted: list[tuple[int, int]], expected: list[bytes], batch_count: int
 ) -> None:
-    position = ReadPosition(partition=0, offset=0, end_offset=7)
+    position = ReadPosition("t", partition=0, offset=0, end_offset=7)
     seen: list[bytes | None] = []
     for _ in range(len(LOG) + 1):
         rest = [one for one in LOG if parse_header(one).end_offset > position.offset]
@@ -146,11 +147,9 @@ def test_a_batch_whose_bytes_lie_is_refused() -> None:
 )
 def test_json_is_what_kcat_prints(read: Read, line: str) -> None:
     """The lines were printed by kcat 1.7.1 for such records."""
-    printer = Printer(
-        argparse.Namespace(topic="t", json=True, format_string=None, key_delimiter=None)
-    )
+    printer = Printer(argparse.Namespace(json=True, format_string=None, key_delimiter=None))
 
-    assert printer.json(ReadPosition(3, 0, None, leader=1), read) == line
+    assert printer.json(ReadPosition("t", 3, 0, None, leader=1), read) == line
 
 
 def test_a_topic_isdescribed_with_its_id_as_kafka_writes_it() -> None:

@@ -217,8 +217,8 @@ _ottla_row() {
       ottla_argument='@topics' ;;
     'consume')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '-p' '--partition' '-o' '--offset' '-c' '--count' '-e' '--exit-at-end' '-K' '--key-delimiter' '-f' '--format-string' '--isolation-level' '-J' '--json')
-      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '-p=' '--partition=' '-o=' '--offset=' '-c=' '--count=' '-K=' '--key-delimiter=' '-f=' '--format-string=' '--isolation-level=read_uncommitted|read_committed')
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--regex' '-G' '--group' '-p' '--partition' '-o' '--offset' '-c' '--count' '-e' '--exit-at-end' '-K' '--key-delimiter' '-f' '--format-string' '--isolation-level' '-J' '--json')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '-G=@groups' '--group=@groups' '-p=' '--partition=' '-o=' '--offset=' '-c=' '--count=' '-K=' '--key-delimiter=' '-f=' '--format-string=' '--isolation-level=read_uncommitted|read_committed')
       ottla_argument='@topics' ;;
     'log')
       ottla_verbs=('dump:show log, index, snapshot and checkpoint files' 'index:show indexes, and which entries do not fit their log' 'snapshot:show what a log knows of its producers' 'checkpoint:show checkpoints and identities' 'verify:check every file of a log directory or a partition' 'recover:show what a start after a crash does to a log directory, and do it')

@@ -4,65 +4,63 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
 from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
+from ottla.cli.records.record_printer import Printer, Read, ReadPosition
+from ottla.cli.records.wanted_topics import WantedTopics, topics_of
 from ottla.cli.terminal import note
 from ottla.cli.topics.offsets import offsets_at
 from ottla.client.fetch.aborted_producers import AbortedProducers
 from ottla.client.fetch.offset_lookup import ISOLATION
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
-from ottla.model.errors import ConfigError, ErrorCode, row_of
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
-from ottla.model.visible_text import visible, visible_json
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
-from ottla.wire.batch import TimestampType, batches, check_crc
+from ottla.wire.batch import batches, check_crc
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
-from ottla.wire.records import Record, scan
+from ottla.wire.records import scan
 
 FETCH_BY_NAME_VERSION = FETCH_TOPIC_IDS_FROM - 1
 PARTITION_BYTES_MAX = 1 << 20
 WAIT_MS_MAX = 500
 ATTEMPTS = 50
-ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
-
-
-@dataclass(slots=True)
-class ReadPosition:
-    """Where reading of one partition stands and where it stops."""
-
-    partition: int
-    offset: int
-    end_offset: int | None
-    leader: int = -1
-    """Who answered last."""
-
-
-class Read(NamedTuple):
-    """A record, and what its timestamp says."""
-
-    record: Record
-    timestamp_type: TimestampType
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla consume'."""
     add_cluster_arguments(parser)
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("-p", "--partition", type=int, help="read this partition only")
+    parser.add_argument(
+        "topics",
+        nargs="+",
+        metavar="TOPIC",
+        help="topic; one that begins with ^ is a regular expression of the beginnings of names",
+    )
+    parser.add_argument(
+        "--regex", action="store_true", help="each TOPIC is a regular expression of whole names"
+    )
+    parser.add_argument(
+        "-G",
+        "--group",
+        metavar="GROUP",
+        help="read as a member of this group, and commit what was printed (default: no group)",
+    )
+    parser.add_argument(
+        "-p", "--partition", type=int, metavar="NUMBER", help="read this partition only"
+    )
     parser.add_argument(
         "-o",
         "--offset",
         default="beginning",
         metavar="OFFSET",
-        help="beginning, end, N, -N (from the end), s@MS (from that time), e@MS (until then)",
+        help="start: beginning, end, N, -N (from the end) or s@MS (from that time); e@MS: end; "
+        "with --group beginning or end, for what it has not read (default: %(default)s)",
     )
-    parser.add_argument("-c", "--count", type=int, help="stop after this many records")
+    parser.add_argument("-c", "--count", type=int, metavar="N", help="stop after this many records")
     parser.add_argument("-e", "--exit-at-end", action="store_true", help="stop at the end")
     parser.add_argument("-K", "--key-delimiter", metavar="DELIMITER", help="print keys too")
     parser.add_argument(
@@ -84,25 +82,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read until told to stop: the count, the end, or Ctrl-C."""
     start, stop = parse_offset(arguments.offset)
+    wanted = WantedTopics(arguments.topics, is_regex=arguments.regex)
+    if arguments.partition is not None and (wanted.is_pattern or len(arguments.topics) > 1):
+        raise ConfigError("--partition", "belongs to one topic; name that topic alone")
+    if arguments.group is not None:
+        # Only members need the consumer.
+        from ottla.cli.records.consume_group import read_as_member
+
+        return run_async(lambda: read_as_member(arguments, wanted))
 
     async def body() -> int:
         async with open_cluster(bootstrap_of(arguments)) as cluster:
-            partitions = await cluster.partitions_of(arguments.topic)
-            if arguments.partition is not None:
-                if arguments.partition not in partitions:
-                    raise ConfigError(
-                        "--partition",
-                        f"is {arguments.partition}; the topic has 0 to {partitions[-1]}",
-                    )
-                partitions = [arguments.partition]
+            topics = await topics_of(cluster, wanted)
+            if not topics:
+                raise RefusedError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"there is no topic of which the name matches {' or '.join(arguments.topics)}",
+                )
             positions = [
-                await _position(cluster, arguments, partition, start, stop)
-                for partition in partitions
+                await _position(cluster, arguments, at, start, stop)
+                for topic in topics
+                for at in await _partitions(cluster, topic, arguments.partition)
             ]
-            await _read(cluster, arguments, positions)
+            count = await _read(cluster, arguments, positions)
+            note(f"{counted(count, 'record')} read from {', '.join(topics)}")
             return 0
 
     return run_async(body)
+
+
+async def _partitions(cluster: Cluster, topic: str, only_this: int | None) -> list[TopicPartition]:
+    partitions = await cluster.partitions_of(topic)
+    if only_this is not None:
+        if only_this not in partitions:
+            raise ConfigError("--partition", f"is {only_this}; the topic has 0 to {partitions[-1]}")
+        partitions = [only_this]
+    return [TopicPartition(topic, one) for one in partitions]
 
 
 def parse_offset(text: str) -> tuple[str, int | None]:
@@ -123,11 +138,10 @@ def parse_offset(text: str) -> tuple[str, int | None]:
 async def _position(
     cluster: Cluster,
     arguments: argparse.Namespace,
-    partition: int,
+    at: TopicPartition,
     start: str,
     stop_ms: int | None,
 ) -> ReadPosition:
-    at = TopicPartition(arguments.topic, partition)
     level = arguments.isolation_level
     end = None
     if arguments.exit_at_end or stop_ms is not None or start.startswith("-"):
@@ -149,7 +163,7 @@ async def _position(
         end = found if found >= 0 else end
     elif not arguments.exit_at_end:
         end = None
-    return ReadPosition(partition, offset, end)
+    return ReadPosition(at.topic, at.partition, offset, end)
 
 
 async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int, level: str) -> int:
@@ -158,7 +172,8 @@ async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int, level
 
 async def _read(
     cluster: Cluster, arguments: argparse.Namespace, positions: list[ReadPosition]
-) -> None:
+) -> int:
+    """Print records until the count or the ends; return how many."""
     left = arguments.count if arguments.count is not None else sys.maxsize
     printer = Printer(arguments)
     failures = 0
@@ -166,7 +181,7 @@ async def _read(
         open_ = [p for p in positions if p.end_offset is None or p.offset < p.end_offset]
         if not open_:
             break
-        found, stale = await _fetch(cluster, arguments.topic, open_, arguments.isolation_level)
+        found, stale = await _fetch(cluster, open_, arguments.isolation_level)
         failures = failures + 1 if stale else 0
         if failures > ATTEMPTS:
             raise_for(stale)
@@ -181,16 +196,17 @@ async def _read(
                 position.offset = read.record.offset + 1
                 left -= 1
         sys.stdout.flush()
-    note(f"{counted(printer.count, 'record')} read from {arguments.topic}")
+    return printer.count
 
 
 async def _fetch(
-    cluster: Cluster, topic: str, positions: list[ReadPosition], level: str
+    cluster: Cluster, positions: list[ReadPosition], level: str
 ) -> tuple[list[tuple[ReadPosition, list[Read]]], int]:
     """Fetch once from each leader in turn; return the records and a retriable error, if any."""
     by_leader: dict[Any, list[ReadPosition]] = {}
     for position in positions:
-        leader = await cluster.leader_of(TopicPartition(topic, position.partition))
+        at = TopicPartition(position.topic, position.partition)
+        leader = await cluster.leader_of(at)
         by_leader.setdefault(leader, []).append(position)
     found: list[tuple[ReadPosition, list[Read]]] = []
     stale = 0
@@ -201,14 +217,15 @@ async def _fetch(
             max_bytes=50 << 20,
             session_epoch=-1,
             isolation_level=ISOLATION[level],
-            topics=[FetchTopic(topic=topic, partitions=[_partition(p) for p in wanted])],
+            topics=_fetch_topics(wanted),
         )
         answer = await cluster.request(
             request, FetchResponse, node=leader, version=FETCH_BY_NAME_VERSION
         )
-        by_number = {position.partition: position for position in wanted}
-        for part in answer.responses[0].partitions if answer.responses else []:
-            position = by_number[part.partition_index]
+        by_place = {(position.topic, position.partition): position for position in wanted}
+        parts = [(one.topic, part) for one in answer.responses for part in one.partitions]
+        for topic, part in parts:
+            position = by_place[topic, part.partition_index]
             if part.error_code != ErrorCode.NONE:
                 if not row_of(part.error_code).is_retriable:
                     raise_for(part.error_code)
@@ -220,6 +237,13 @@ async def _fetch(
             ]
             found.append((position, records_of(part.records, position, aborted)))
     return found, stale
+
+
+def _fetch_topics(positions: Iterable[ReadPosition]) -> list[FetchTopic]:
+    by_topic: dict[str, list[FetchPartition]] = {}
+    for position in positions:
+        by_topic.setdefault(position.topic, []).append(_partition(position))
+    return [FetchTopic(topic=topic, partitions=parts) for topic, parts in by_topic.items()]
 
 
 def _partition(position: ReadPosition) -> FetchPartition:
@@ -266,80 +290,3 @@ def wanted_of(records: Iterable[Read], position: ReadPosition) -> Iterator[Read]
             return
         if read.record.offset >= position.offset:
             yield read
-
-
-class Printer:
-    """Prints records in the form that was asked for."""
-
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self.count = 0
-        self._topic: str = arguments.topic
-        self._is_json: bool = arguments.json
-        self._is_seen = sys.stdout.isatty()
-        """Whether a terminal shows what is printed: there a record's bytes steer nothing."""
-        text = arguments.format_string
-        if text is None:
-            delimiter = arguments.key_delimiter
-            text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
-        self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
-
-    def show(self, position: ReadPosition, read: Read) -> None:
-        """Print one record."""
-        self.count += 1
-        out = sys.stdout.buffer
-        if self._is_json:
-            out.write(self.json(position, read).encode() + b"\n")
-            return
-        for token in self._tokens:
-            part = self._part(token, position.partition, read.record)
-            if self._is_seen:
-                part = visible(part.decode(errors="backslashreplace"), keeps_layout=True).encode()
-            out.write(part)
-
-    def _part(self, token: str, partition: int, record: Record) -> bytes:
-        match token:
-            case "%s":
-                return record.value or b""
-            case "%k":
-                return record.key or b""
-            case "%S" | "%K":
-                content = record.value if token == "%S" else record.key
-                return b"-1" if content is None else b"%d" % len(content)
-            case "%h":
-                return b",".join(
-                    name.encode() + b"=" + (value if value is not None else b"NULL")
-                    for name, value in record.headers
-                )
-            case "%t":
-                return self._topic.encode()
-            case "%p" | "%o" | "%T":
-                numbers = {"%p": partition, "%o": record.offset, "%T": record.timestamp_ms}
-                return b"%d" % numbers[token]
-            case "%%":
-                return b"%"
-            case _:
-                return ESCAPES.get(token, token).encode()
-
-    def json(self, position: ReadPosition, read: Read) -> str:
-        """Return a record as kcat's JSON: no spaces, and headers only where there are any."""
-        record = read.record
-        is_create_time = read.timestamp_type is TimestampType.CREATE_TIME
-        fields: dict[str, Any] = {
-            "topic": self._topic,
-            "partition": position.partition,
-            "offset": record.offset,
-            "tstype": "create" if is_create_time else "logappend",
-            "ts": record.timestamp_ms,
-            "broker": position.leader,
-        }
-        if record.headers:
-            fields["headers"] = [
-                text for name, value in record.headers for text in (name, _text(value))
-            ]
-        fields["key"] = _text(record.key)
-        fields["payload"] = _text(record.value)
-        return visible_json(fields, separators=(",", ":"))
-
-
-def _text(content: bytes | None) -> str | None:
-    return None if content is None else content.decode(errors="replace")

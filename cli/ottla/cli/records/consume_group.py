@@ -1,0 +1,99 @@
+"""`ottla consume --group`: read as a member of a group, and commit what was printed.
+
+Records are flushed to standard output before they are committed: at-least-once.
+"""
+
+import argparse
+import signal
+import sys
+
+import trio
+
+from ottla.cli.common import bootstrap_of, counted
+from ottla.cli.main import INTERRUPTED
+from ottla.cli.records.record_printer import Printer, Read, ReadPosition
+from ottla.cli.records.wanted_topics import WantedTopics, topics_of
+from ottla.cli.terminal import note
+from ottla.client import Consumer, ConsumerConfig, open_consumer
+from ottla.client.network.cluster import open_cluster
+from ottla.model.errors import ConfigError, RefusedError
+from ottla.wire.records import Record
+
+RESETS = {"beginning": "earliest", "end": "latest"}
+"""Where a group begins that has committed nothing, by our words."""
+
+BATCH_RECORDS = 500
+POLL_S = 0.5
+"""Between two looks at whether the end is reached."""
+METADATA_AGE_MS = 10_000
+"""After so long a topic that was created meanwhile is found by a pattern."""
+
+
+async def read_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
+    """Print records until the count, the end or a signal; commit and leave the group."""
+    if arguments.partition is not None:
+        raise ConfigError("--partition", "is assigned by the group; leave it out with --group")
+    if arguments.offset not in RESETS:
+        raise ConfigError(
+            "--offset",
+            f"is {arguments.offset!r}; with --group it must be beginning or end, and "
+            "'ottla group reset' moves a group",
+        )
+    bootstrap = bootstrap_of(arguments)
+    async with open_cluster(bootstrap) as cluster:
+        topics = await topics_of(cluster, wanted)
+    if not topics:
+        note("no topic matches yet; waiting for one")
+    config = ConsumerConfig(
+        group_id=arguments.group,
+        auto_offset_reset=RESETS[arguments.offset],
+        isolation_level=arguments.isolation_level,
+        metadata_age_ms_max=METADATA_AGE_MS,
+    )
+    printer = Printer(arguments)
+    code = 0
+    async with open_consumer(bootstrap, config) as consumer, trio.open_nursery() as nursery:
+        if wanted.is_pattern:
+            consumer.subscribe(pattern=wanted.pattern)
+        else:
+            consumer.subscribe(topics)
+
+        async def end_by_signal(task_status: trio.TaskStatus[None]) -> None:
+            nonlocal code
+            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                task_status.started()
+                async for _ in signals:
+                    code = INTERRUPTED
+                    nursery.cancel_scope.cancel()
+
+        await nursery.start(end_by_signal)
+        await _read(consumer, arguments, printer)
+        nursery.cancel_scope.cancel()
+    note(f"{counted(printer.count, 'record')} read as a member of group {arguments.group}")
+    return code
+
+
+async def _read(consumer: Consumer, arguments: argparse.Namespace, printer: Printer) -> None:
+    left = sys.maxsize if arguments.count is None else arguments.count
+    while left > 0:
+        records = await consumer.poll(POLL_S, record_count_max=min(left, BATCH_RECORDS))
+        for one in records:
+            position = ReadPosition(one.topic, one.partition, one.offset, None)
+            record = Record(one.offset, one.timestamp_ms, one.key, one.value, one.headers)
+            printer.show(position, Read(record, one.timestamp_type))
+        sys.stdout.flush()
+        left -= len(records)
+        if not records and arguments.exit_at_end and await _is_at_end(consumer):
+            return
+
+
+async def _is_at_end(consumer: Consumer) -> bool:
+    """Return whether everything that is assigned has been read; not where nothing is, yet."""
+    assigned = consumer.assignment
+    if not assigned:
+        return False
+    ends = await consumer.end_offsets(assigned)
+    try:
+        return all([await consumer.position(at) >= end for at, end in ends.items()])
+    except RefusedError:
+        return False  # a partition went to another member meanwhile

@@ -1,0 +1,112 @@
+"""Prints records in the form that was asked for, with kcat's formats."""
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.model.visible_text import visible, visible_json
+from ottla.wire.batch import TimestampType
+from ottla.wire.records import Record
+
+ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
+
+
+@dataclass(slots=True)
+class ReadPosition:
+    """Where reading of one partition stands and where it stops."""
+
+    topic: str
+    partition: int
+    offset: int
+    end_offset: int | None
+    leader: int = -1
+    """Who answered last."""
+
+
+class Read(NamedTuple):
+    """A record, and what its timestamp says."""
+
+    record: Record
+    timestamp_type: TimestampType
+
+
+class Printer:
+    """Prints records in the form that was asked for."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.count = 0
+        self._is_json: bool = arguments.json
+        self._is_seen = sys.stdout.isatty()
+        """Whether a terminal shows what is printed: there a record's bytes steer nothing."""
+        text = arguments.format_string
+        if text is None:
+            delimiter = arguments.key_delimiter
+            text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
+        self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
+
+    def show(self, position: ReadPosition, read: Read) -> None:
+        """Print one record."""
+        self.count += 1
+        out = sys.stdout.buffer
+        if self._is_json:
+            out.write(self.json(position, read).encode() + b"\n")
+            return
+        for token in self._tokens:
+            part = self._part(token, position, read.record)
+            if self._is_seen:
+                part = visible(part.decode(errors="backslashreplace"), keeps_layout=True).encode()
+            out.write(part)
+
+    def _part(self, token: str, position: ReadPosition, record: Record) -> bytes:
+        match token:
+            case "%s":
+                return record.value or b""
+            case "%k":
+                return record.key or b""
+            case "%S" | "%K":
+                content = record.value if token == "%S" else record.key
+                return b"-1" if content is None else b"%d" % len(content)
+            case "%h":
+                return b",".join(
+                    name.encode() + b"=" + (value if value is not None else b"NULL")
+                    for name, value in record.headers
+                )
+            case "%t":
+                return position.topic.encode()
+            case "%p" | "%o" | "%T":
+                numbers = {
+                    "%p": position.partition,
+                    "%o": record.offset,
+                    "%T": record.timestamp_ms,
+                }
+                return b"%d" % numbers[token]
+            case "%%":
+                return b"%"
+            case _:
+                return ESCAPES.get(token, token).encode()
+
+    def json(self, position: ReadPosition, read: Read) -> str:
+        """Return a record as kcat's JSON: no spaces, and headers only where there are any."""
+        record = read.record
+        is_create_time = read.timestamp_type is TimestampType.CREATE_TIME
+        fields: dict[str, Any] = {
+            "topic": position.topic,
+            "partition": position.partition,
+            "offset": record.offset,
+            "tstype": "create" if is_create_time else "logappend",
+            "ts": record.timestamp_ms,
+            "broker": position.leader,
+        }
+        if record.headers:
+            fields["headers"] = [
+                text for name, value in record.headers for text in (name, _text(value))
+            ]
+        fields["key"] = _text(record.key)
+        fields["payload"] = _text(record.value)
+        return visible_json(fields, separators=(",", ":"))
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode(errors="replace")

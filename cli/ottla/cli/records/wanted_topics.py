@@ -1,0 +1,71 @@
+"""The topics that `ottla consume` is told: names, and regular expressions of names."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ottla.cli.suggestions import did_you_mean
+from ottla.client.network.cluster import Cluster
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+
+PATTERN_MARK = "^"
+"""How a word begins that librdkafka takes for a regular expression."""
+
+
+class WantedTopics:
+    """Names and patterns.  A word with ^ matches beginnings of names, as in librdkafka; under
+    --regex each other word matches whole names, as in the Java client."""
+
+    def __init__(self, words: Sequence[str], *, is_regex: bool) -> None:
+        patterns = [one for one in words if is_regex or one.startswith(PATTERN_MARK)]
+        self.is_pattern = bool(patterns)
+        """Whether any of the words is a regular expression."""
+
+        self.names = [one for one in dict.fromkeys(words) if one not in patterns]
+        """The topics that are named in full."""
+
+        self.pattern = "|".join([*map(_whole, patterns), *map(re.escape, self.names)])
+        """One pattern of the whole names of all of them."""
+
+        self._regex = _compiled(patterns, self.pattern)
+
+    def matches(self, name: str) -> bool:
+        """Return whether a topic is wanted."""
+        return self._regex.fullmatch(name) is not None
+
+
+async def topics_of(cluster: Cluster, wanted: WantedTopics) -> list[str]:
+    """Return the wanted topics that exist; internal ones have to be named in full.
+
+    Raises RefusedError if one that is named in full does not exist.
+    """
+    found = {
+        topic.name or "": topic.is_internal
+        for topic in (await cluster.metadata()).topics
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    for name in wanted.names:
+        _check_known(name, found)
+    matching = (name for name, is_internal in found.items() if not is_internal)
+    return sorted({*wanted.names, *filter(wanted.matches, matching)})
+
+
+def _check_known(name: str, found: Iterable[str]) -> None:
+    if name not in found:
+        raise RefusedError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"there is no topic {name!r}{did_you_mean(name, found)}; see 'ottla topic list'",
+        )
+
+
+def _whole(pattern: str) -> str:
+    """Return a pattern that matches a whole name where the given one is to match."""
+    return f"(?:{pattern}).*" if pattern.startswith(PATTERN_MARK) else f"(?:{pattern})"
+
+
+def _compiled(patterns: Iterable[str], whole: str) -> re.Pattern[str]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError("TOPIC", f"{pattern!r} is no regular expression: {error}") from None
+    return re.compile(whole)
