@@ -26,6 +26,7 @@ EVENTS: Mapping[str, str] = {
     "partition.isr": "In-sync replicas changed; one line for each applied image.",
     "directory.failed": "A log directory is offline after an error of its disk.",
     "throttle.changed": "A limit of replication of a broker was set, changed or removed.",
+    "client.throttled": "A client exceeds a quota; at most one line a minute, client and quota.",
     "authorizer.decision": "A client was refused something by ACLs; with DEBUG, or allowed it.",
     "disk.slow": "A flush took longer than a second; at most one line a minute and directory.",
     "error.unexpected": "An error that was not foreseen ended a connection, a request or a task.",

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ ANY_CLIENT = (QuotaEntity("client-id", True, ""),)
 SHAPE = WindowShape(11, 1_000)
 
 
-def quotas_of(limit: float, **options: int) -> ClientQuotas:
+def quotas_of(limit: float, **options: Any) -> ClientQuotas:
     quotas = ClientQuotas(SHAPE, **options)
     quotas.set_limits(Limits({LOADER: limit}))
     return quotas

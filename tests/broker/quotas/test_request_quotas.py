@@ -1,10 +1,17 @@
 """How requests are charged: what an answer tells, and until when its connection is not read."""
 
+import logging
+
+import pytest
+
 from ottla.broker.network.dispatch import Peer, RequestContext
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer
+from ottla.broker.quotas.client_quotas import REPORT_MS
 from ottla.broker.quotas.request_quotas import RequestQuotas
+from ottla.model.log_events import event_of, fields_of
+from ottla.model.log_limiter import LINES_PER_WINDOW_MAX
 from ottla.model.quota_limits import QuotaEntity
 from ottla.model.rates import WindowShape
 from ottla.wire.apis import FETCH, METADATA, PRODUCE, WRITE_TXN_MARKERS
@@ -21,6 +28,7 @@ PEER = Peer(
     local_host="10.0.0.1",
     local_port=9092,
 )
+ANY_CLIENT = (QuotaEntity("client-id", True, ""),)
 TEST = (QuotaEntity("client-id", False, "test"),)
 
 
@@ -87,6 +95,53 @@ def test_a_produce_above_its_rate_is_told_and_muted() -> None:
 
     assert response.throttle_time_ms == 10_000
     assert world.owner.muted_until_ms == world.clock.now_ms + 10_000
+
+
+def test_a_client_that_is_throttled_is_logged_once_a_minute_for_each_quota(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = Charged(producer_byte_rate=1_000, request_percentage=1)
+    for _ in range(3):
+        slot = world.arrive(PRODUCE, 19_996)
+        slot.complete(ProduceResponse())
+    assert [(event_of(line), line.levelname, line.getMessage()) for line in caplog.records] == [
+        (
+            "client.throttled",
+            "INFO",
+            "client test is throttled for 10000 ms: it sent more than 1,000 bytes a second, "
+            "its producer_byte_rate",
+        )
+    ]
+    assert fields_of(caplog.records[0]) == {
+        "user": "",
+        "client_id": "test",
+        "quota": "producer_byte_rate",
+        "limit": 1_000,
+        "throttle_ms": 10_000,
+    }
+
+    slot = world.arrive(METADATA)
+    world.loop_ns += 500_000_000
+    slot.complete(MetadataResponse())
+    assert "its requests took more than 1 % of the time" in caplog.records[1].getMessage()
+
+    world.clock.now_ms += REPORT_MS
+    world.arrive(PRODUCE, 999_996)
+    assert len(caplog.records) == 3
+
+
+def test_clients_that_are_throttled_under_ever_new_names_do_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = Charged()
+    world.quotas.set_quotas({ANY_CLIENT: {"producer_byte_rate": 1_000}})
+    for number in range(100):
+        header = RequestHeader(PRODUCE, 9, 7, f"client-{number}", 0)
+        slot = ResponseSlot(world.owner, header, 1)
+        world.quotas.charge(RequestContext(header, PEER, slot, world.clock.now_ms), 99_996)
+    assert len(caplog.records) == LINES_PER_WINDOW_MAX
 
 
 def test_a_produce_without_an_answer_is_muted_all_the_same() -> None:

@@ -11,6 +11,7 @@ Names are the clients' own, so what is kept of them is bounded: long ones by a d
 forgetting those that were idle longest.  Features QU14, QU16, QU24, QU25.
 """
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ IDLE_MS_MAX = 3_600_000
 USAGES_MAX = 20_000
 """Clients whose usage is kept.  More costs memory, some 1 KiB each; fewer forgets busy ones."""
 
+REPORT_MS = 60_000
+"""How often it is reported that a client is throttled, while it is."""
+
 NAME_CHARS_MAX = 128
 """Longer names are kept as a digest: the protocol allows 32 KiB."""
 
@@ -31,13 +35,24 @@ NAME_CHARS_MAX = 128
 class ClientUsage:
     """What one client used, and its credit."""
 
-    __slots__ = ("bucket", "last_ms", "rate", "throttled_until_ms")
+    __slots__ = ("bucket", "last_ms", "rate", "report_from_ms", "throttled_until_ms")
 
     def __init__(self, rate: SampledRate, bucket: TokenBucket, now_ms: int) -> None:
         self.rate = rate
         self.bucket = bucket
         self.last_ms = now_ms
         self.throttled_until_ms = now_ms
+        self.report_from_ms = now_ms
+        """When a throttle is to be reported again."""
+
+
+class Throttle(NamedTuple):
+    """A client that is throttled, by the names that its usage is counted under."""
+
+    user: str
+    client_id: str
+    limit: float
+    delay_ms: int
 
 
 class Offer(NamedTuple):
@@ -56,8 +71,16 @@ FREE = Offer(True, 0)
 class ClientQuotas:
     """One quota of this broker's clients: their limits and what each of them used."""
 
-    def __init__(self, shape: WindowShape, *, throttle_ms_max: int | None = None) -> None:
+    def __init__(
+        self,
+        shape: WindowShape,
+        *,
+        throttle_ms_max: int | None = None,
+        report: Callable[[Throttle], None] = lambda throttle: None,
+    ) -> None:
+        """`report` is told of clients that are throttled, each at most once in `REPORT_MS`."""
         self.shape = shape
+        self._report = report
         self._throttle_ms_max = throttle_ms_max
         self._limits = Limits()
         self._may_change = False
@@ -97,7 +120,7 @@ class ClientQuotas:
         else:
             delay_ms = min(rate.throttle_ms(match.limit, now_ms), self._throttle_ms_max)
         if delay_ms:
-            usage.throttled_until_ms = now_ms + delay_ms
+            self._throttle(match, usage, delay_ms, now_ms)
         return delay_ms
 
     def offer(self, user: str, client_id: str, value: float, now_ms: int) -> Offer:
@@ -114,12 +137,12 @@ class ClientQuotas:
         bucket.fill(now_ms)
         missing_ms = round((min(value, bucket.burst) - bucket.tokens) / match.limit * 1_000)
         if missing_ms > 0:
-            usage.throttled_until_ms = now_ms + missing_ms
+            self._throttle(match, usage, missing_ms, now_ms)
             return Offer(False, missing_ms)
         usage.rate.record(value, now_ms)
         delay_ms = bucket.spend(value, now_ms)
         if delay_ms:
-            usage.throttled_until_ms = now_ms + delay_ms
+            self._throttle(match, usage, delay_ms, now_ms)
         return Offer(True, delay_ms)
 
     def most_at_once(self, user: str, client_id: str, now_ms: int) -> float | None:
@@ -144,6 +167,13 @@ class ClientQuotas:
             del self._usages[names]
         if idle:
             self._found.clear()
+
+    def _throttle(self, match: Match, usage: ClientUsage, delay_ms: int, now_ms: int) -> None:
+        usage.throttled_until_ms = now_ms + delay_ms
+        if now_ms >= usage.report_from_ms:
+            usage.report_from_ms = now_ms + REPORT_MS
+            user, client_id = match.counted_as
+            self._report(Throttle(_short(user), _short(client_id), match.limit, delay_ms))
 
     def _find(self, user: str, client_id: str, now_ms: int) -> tuple[Match, ClientUsage] | None:
         if not self.is_active:

@@ -7,14 +7,18 @@ read no further until then (KIP-219), so that a client that does not listen gain
 no limit is set for anyone, a request costs one look.  Features QU01-QU03, QU20, QU22.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.quotas.client_quotas import ClientQuotas, Throttle
 from ottla.broker.quotas.quota_callback import CustomLimits
 from ottla.model.limits import FRAME_LENGTH_BYTES
+from ottla.model.log_events import event
+from ottla.model.log_limiter import LogLimiter
 from ottla.model.quota_limits import ClientEntity, Limits, limits_of
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock
@@ -35,6 +39,15 @@ QUOTA_TYPES = {
     REQUEST_PERCENTAGE: "REQUEST",
 }
 """What Kafka calls the quota of each limit."""
+
+MEANINGS = {
+    PRODUCER_BYTE_RATE: "it sent more than {limit:,.0f} bytes a second",
+    CONSUMER_BYTE_RATE: "it fetches more than {limit:,.0f} bytes a second",
+    REQUEST_PERCENTAGE: "its requests took more than {limit:g} % of the time",
+}
+"""Why a client is throttled."""
+
+logger = logging.getLogger(__name__)
 
 NO_QUOTAS: Mapping[str, float] = {}
 
@@ -123,9 +136,14 @@ class RequestQuotas:
         """`custom_limits` returns the limits of a quota where the operator's own code decides."""
         self._clock = clock
         self._loop_clock = loop_clock
-        self.produce = ClientQuotas(shape)
-        self.fetch = ClientQuotas(shape)
-        self.request = ClientQuotas(shape, throttle_ms_max=shape.window_ms)
+        self._lines = LogLimiter()
+        self.produce = ClientQuotas(shape, report=partial(self._log, PRODUCER_BYTE_RATE))
+        self.fetch = ClientQuotas(shape, report=partial(self._log, CONSUMER_BYTE_RATE))
+        self.request = ClientQuotas(
+            shape,
+            throttle_ms_max=shape.window_ms,
+            report=partial(self._log, REQUEST_PERCENTAGE),
+        )
         self.by_key = {
             PRODUCER_BYTE_RATE: self.produce,
             CONSUMER_BYTE_RATE: self.fetch,
@@ -184,3 +202,29 @@ class RequestQuotas:
         context.slot.charge = charge
         if header.api_key == PRODUCE and self.produce.is_active:
             charge.on_arrived(frame_bytes)
+
+    def _log(self, quota: str, throttle: Throttle) -> None:
+        """Log that a client is throttled; clients choose their names, so lines are limited."""
+        suppressed_count = self._lines.admit(self.now_ms())
+        if suppressed_count is None:
+            return
+        user, client_id, limit, delay_ms = throttle
+        names = [f"client {client_id}"] if client_id else []
+        names += [f"user {user}"] if user else []
+        left_out = f" ({suppressed_count} such lines were left out)" if suppressed_count else ""
+        logger.info(
+            "%s is throttled for %d ms: %s, its %s%s",
+            " of ".join(names) or "a client",
+            delay_ms,
+            MEANINGS[quota].format(limit=limit),
+            quota,
+            left_out,
+            extra=event(
+                "client.throttled",
+                user=user,
+                client_id=client_id,
+                quota=quota,
+                limit=limit,
+                throttle_ms=delay_ms,
+            ),
+        )
