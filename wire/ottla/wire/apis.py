@@ -85,6 +85,9 @@ DELETE_TOPICS_STATES_FROM = 6
 COORDINATOR_KEYS_FROM = 4
 """The first version of FindCoordinator that asks for several keys at once (KIP-699)."""
 
+ADD_PARTITIONS_OF_BROKERS_FROM = 4
+"""The first version of AddPartitionsToTxn that brokers send, for many transactions."""
+
 OWN_KEYS_FROM = 20000
 """Our own admin APIs begin here."""
 
