@@ -65,6 +65,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "broker": (
         "network",
         "authentication",
+        "authorization",
         "quotas",
         "cluster",
         "replicas",
@@ -124,7 +125,7 @@ RIDDLES = {
     "amid": 0,
     "anew": 0,
     "begin of": 0,
-    "everybody": 46,
+    "everybody": 45,
     "for ever": 0,
     "no more": 29,
     "nobody": 263,

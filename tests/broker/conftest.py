@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
+from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.logs.cold_reads import Done
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
@@ -36,6 +37,7 @@ from ottla.metadata.image import (
     Topic,
 )
 from ottla.metadata.persistent_map import PersistentMap
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.limits import INT64_MAX
@@ -169,6 +171,51 @@ class AskedCoordinators:
         return {each: self.codes.get(each, ErrorCode.NONE) for each in named}
 
 
+class HandAuthorizer:
+    """Allows what the test says, and keeps what it is asked."""
+
+    is_active = True
+
+    def __init__(self) -> None:
+        self.allowed: set[tuple[str, str, str]] = set()
+        """(operation, type of resource, name), as the names of their codes."""
+        self.asked: list[tuple[str, str, str]] = []
+        self.logged: list[tuple[str, str, str]] = []
+        """What was asked for by name."""
+
+    def allow(self, *resources: str) -> None:
+        """Allow operations such as `READ TOPIC orders`."""
+        for resource in resources:
+            operation, kind, name = resource.split()
+            self.allowed.add((operation, kind, name))
+
+    def is_allowed(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_logged: bool = True,
+    ) -> bool:
+        question = (operation.name, resource_type.name, name)
+        self.asked.append(question)
+        if is_logged:
+            self.logged.append(question)
+        return question in self.allowed
+
+    def is_allowed_somewhere(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        return any(one[:2] == (operation.name, resource_type.name) for one in self.allowed)
+
+
+@pytest.fixture
+def authorizer() -> HandAuthorizer:
+    return HandAuthorizer()
+
+
 class World:
     """The partitions of broker 1 and the APIs over them."""
 
@@ -192,6 +239,11 @@ class World:
                     }
                 )
             )
+        )
+        self.refusals: list[tuple[int, ErrorCode]] = []
+        """Refused parts of requests: API key and code."""
+        self.authorization = Authorization(
+            self.topic_name, lambda key, code: self.refusals.append((key, code))
         )
         self.flushes_due: list[Partition] = []
         self.ranges_due: list[tuple[FileSlice, Done]] = []
@@ -218,6 +270,10 @@ class World:
             bring_in=self.bring_in,
             replication_quota=self.replication_quota,
         )
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        topic = self.table.image.topics.get(topic_id)
+        return None if topic is None else topic.name
 
     def bring_in(self, piece: FileSlice, done: Done) -> bool:
         """Note a range that a fetch waits for."""
@@ -287,7 +343,10 @@ class World:
 
     def run(self, handle: Callable[..., Any], call: Call, request: Message) -> Call:
         """Do what a connection does with a handler's result."""
-        response = handle(call.context, request)
+        if self.authorization.is_active:
+            response: Any = self.authorization.serve(call.context, request, handle)
+        else:
+            response = handle(call.context, request)
         while isinstance(response, Generator | Apart | Coroutine):
             if isinstance(response, Apart):
                 response = response.then(response.work())

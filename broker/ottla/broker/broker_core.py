@@ -12,6 +12,7 @@ from uuid import UUID
 
 from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.authentication.illegal_state import SASL_API_KEYS, register_sasl_apis
+from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_apis import (
     CLUSTER_API_KEYS,
@@ -125,6 +126,8 @@ class BrokerCore:
             self._custom_limits(),
         )
         dispatcher.quotas = self.quotas
+        self.authorization = Authorization(self._topic_name, dispatcher.times.note_refusal)
+        dispatcher.gates = self.authorization
         self.replication_quotas = ReplicationQuotas(config, clock.monotonic_ms)
         self.authenticators = authenticators or Authenticators(config.sasl, rng, clock)
         dispatcher.guards = self.authenticators.guards
@@ -133,6 +136,10 @@ class BrokerCore:
         self.replicas: ReplicaManager
         self.metadata: MetadataCache
         self.data: DataApis
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        topic = self.table.image.topics.get(topic_id)
+        return None if topic is None else topic.name
 
     def _custom_limits(self) -> Callable[[str], CustomLimits] | None:
         name = self.config.quotas.callback_class

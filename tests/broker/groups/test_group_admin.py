@@ -46,14 +46,14 @@ def describe(groups: Any, *group_ids: str, is_served: bool = True, **more: Any) 
         image=lambda: groups.topics.image,
     )
     request = ConsumerGroupDescribeRequest(group_ids=list(group_ids or ("group",)), **more)
-    answer: Any = api.describe(SimpleNamespace(api_version=1), request)  # type: ignore[arg-type]
+    answer: Any = api.describe(SimpleNamespace(api_version=1, permissions=None), request)  # type: ignore[arg-type]
     return answer.groups if group_ids else answer.groups[0]
 
 
 def describe_classic(groups: Any, *group_ids: str, version: int) -> list[Any]:
     """Ask DescribeGroups."""
     answer: Any = GroupAdminApis(Door(groups)).describe(  # type: ignore[arg-type]
-        SimpleNamespace(api_version=version),  # type: ignore[arg-type]
+        SimpleNamespace(api_version=version, permissions=None),  # type: ignore[arg-type]
         DescribeGroupsRequest(groups=list(group_ids)),
     )
     return list(answer.groups)
@@ -62,7 +62,7 @@ def describe_classic(groups: Any, *group_ids: str, version: int) -> list[Any]:
 def listed(groups: Any, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> set[str]:
     """Ask ListGroups; return what it says of each group in one line."""
     answer: Any = GroupAdminApis(Door(groups)).list(  # type: ignore[arg-type]
-        SimpleNamespace(api_version=5),  # type: ignore[arg-type]
+        SimpleNamespace(api_version=5, permissions=None),  # type: ignore[arg-type]
         ListGroupsRequest(states_filter=list(states), types_filter=list(types)),
     )
     return {

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ottla.broker.authorization.questions import may
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.cluster.topic_settings import CLUSTER_DEFAULT
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
+from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
 from ottla.model.settings.broker import BrokerConfig
@@ -95,7 +97,9 @@ class AlterLoggersApi:
             if not self._is_ours(one):
                 continue
             is_repeated = times[one.resource_name] > 1
-            ours[index] = self._outcome(one, is_repeated=is_repeated, is_dry=request.validate_only)
+            ours[index] = self._outcome(
+                one, context.permissions, is_repeated=is_repeated, is_dry=request.validate_only
+            )
             if pace.is_due(LOGGERS_COST):
                 yield
 
@@ -135,7 +139,12 @@ class AlterLoggersApi:
         return ""
 
     def _outcome(
-        self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool
+        self,
+        resource: AlterConfigsResource,
+        permissions: Permissions | None,
+        *,
+        is_repeated: bool,
+        is_dry: bool,
     ) -> Outcome:
         outcome = Outcome(
             error_message=None,
@@ -143,6 +152,8 @@ class AlterLoggersApi:
             resource_name=resource.resource_name,
         )
         try:
+            if not may(permissions, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+                raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             self._alter(resource, is_repeated=is_repeated, is_dry=is_dry)
         except RefusedError as refusal:
             outcome.error_code = refusal.code

@@ -16,15 +16,6 @@ from ottla.model.settings.broker import BrokerConfig
 
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
-OPERATIONS_NOT_ASKED = -(1 << 31)
-
-TOPIC_OPERATIONS = 0b1101_1111_1000
-"""Read, write, create, delete, alter, describe, describe configs, alter configs: one bit each, by
-Kafka's number of the operation.  Without an authorizer everybody may do all there is."""
-
-CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-"""Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
-
 
 class BrokerAddress(NamedTuple):
     """One broker, where this client reaches it."""

@@ -1,6 +1,7 @@
 """DescribeCluster: the brokers, for admin clients (KIP-700, KIP-919, KIP-1073).  Pure."""
 
-from ottla.broker.cluster.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ClusterView
+from ottla.broker.authorization.questions import cluster_operations
+from ottla.broker.cluster.cluster_view import ClusterView
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode
@@ -44,10 +45,8 @@ class DescribeClusterApi:
                 )
                 for broker in view.brokers(with_fenced=request.include_fenced_brokers)
             ],
-            cluster_authorized_operations=(
-                CLUSTER_OPERATIONS
-                if request.include_cluster_authorized_operations
-                else OPERATIONS_NOT_ASKED
+            cluster_authorized_operations=cluster_operations(
+                context.permissions, is_asked=request.include_cluster_authorized_operations
             ),
         )
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable
 
-from ottla.broker.cluster.cluster_view import (
-    TOPIC_OPERATIONS,
-    ClusterView,
-    is_legal_topic_name,
+from ottla.broker.authorization.questions import (
+    OPERATIONS_COST,
+    may_describe_topic,
+    operations_on,
 )
+from ottla.broker.cluster.cluster_view import ClusterView, is_legal_topic_name
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
+from ottla.model.acls import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.settings.broker import BrokerConfig
@@ -44,6 +46,7 @@ class DescribeTopicPartitionsApi:
     ) -> Steps[DescribeTopicPartitionsResponse]:
         pace = StepPace()
         view = ClusterView(self._metadata.image, self._config, context.peer)
+        permissions = context.permissions
         are_named = bool(request.topics)
         names = {topic.name for topic in request.topics} if are_named else view.image.topic_ids
         cursor = request.cursor
@@ -52,9 +55,14 @@ class DescribeTopicPartitionsApi:
         first_name = "" if cursor is None else cursor.topic_name
         left = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
         response = DescribeTopicPartitionsResponse()
+        hidden: list[DescribeTopicPartitionsResponseTopic] = []
         for name in sorted(name for name in names if name >= first_name):
             if pace.is_due():
                 yield
+            if not may_describe_topic(permissions, name, is_logged=are_named):
+                if are_named:
+                    hidden.append(_not_allowed(name))
+                continue
             topic = view.image.topic(name)
             if topic is None:
                 response.topics.append(_unknown(name))
@@ -65,10 +73,16 @@ class DescribeTopicPartitionsApi:
                 break
             described, next_index = yield from _described(view, topic, max(first, 0), left, pace)
             left -= len(described.partitions)
+            described.topic_authorized_operations = operations_on(
+                permissions, ResourceType.TOPIC, name
+            )
+            if permissions is not None and pace.is_due(OPERATIONS_COST):
+                yield
             response.topics.append(described)
             if next_index is not None:
                 response.next_cursor = Cursor(topic_name=name, partition_index=next_index)
                 break
+        response.topics += hidden
         return response
 
 
@@ -82,6 +96,15 @@ def _refused(names: Iterable[str], pace: StepPace) -> Steps[DescribeTopicPartiti
         if pace.is_due():
             yield
     return response
+
+
+def _not_allowed(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Refuse a topic without a word of whether it exists."""
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+    )
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -110,7 +133,6 @@ def _described(
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
     return described, end if end < len(topic.partitions) else None
 

@@ -4,21 +4,24 @@ Pure.  Topics are asked for by name or by id; none means all.  A topic that is n
 first, when both the broker and the client allow it, and the answer waits until it is.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from ottla.broker.cluster.auto_create import AutoCreate
-from ottla.broker.cluster.cluster_view import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED,
-    TOPIC_OPERATIONS,
-    ClusterView,
-    is_legal_topic_name,
+from ottla.broker.authorization.questions import (
+    OPERATIONS_COST,
+    cluster_operations,
+    may,
+    may_describe_topic,
+    may_on_cluster,
+    operations_on,
 )
+from ottla.broker.cluster.auto_create import AutoCreate
+from ottla.broker.cluster.cluster_view import ClusterView, is_legal_topic_name
 from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.steps import Answer, StepPace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.model.internal_topics import INTERNAL_TOPICS
@@ -36,6 +39,8 @@ TOPIC_IDS_FROM = 12
 
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 LISTENER_NOT_FOUND_FROM = 6
+
+NO_TOPICS: frozenset[str] = frozenset()
 
 CREATION_WAIT_MS_MAX = 5_000
 """How long an answer waits for a topic it made to appear; then the client asks again."""
@@ -68,16 +73,20 @@ class MetadataApi:
             # As in Kafka, a topic named twice is answered once.
             asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
             request.topics = list(asked.values())
-        missing = yield from self._to_create(request)
+        missing, closed = yield from self._to_create(request, context.permissions)
         if missing:
-            return self._create_and_answer(context, request, missing)
-        return (yield from self._answer(context, request))
+            return self._create_and_answer(context, request, missing, closed)
+        return (yield from self._answer(context, request, closed))
 
-    def _to_create(self, request: MetadataRequest) -> Steps[list[str]]:
+    def _to_create(
+        self, request: MetadataRequest, permissions: Permissions | None
+    ) -> Steps[tuple[list[str], frozenset[str]]]:
+        """Return the topics to be created, and those that the client may not create."""
         if not (self._config.auto_create_topics_enable and request.allow_auto_topic_creation):
-            return []
+            return [], NO_TOPICS
         pace = StepPace()
         missing: list[str] = []
+        closed: list[str] = []
         for topic in request.topics or ():
             if (
                 topic.name
@@ -85,14 +94,19 @@ class MetadataApi:
                 and topic.name not in self._metadata.image.topic_ids
                 and topic.name not in INTERNAL_TOPICS
                 and is_legal_topic_name(topic.name)
+                and may_describe_topic(permissions, topic.name)
             ):
-                missing.append(topic.name)
+                (missing if _may_create(permissions, topic.name) else closed).append(topic.name)
             if pace.is_due():
                 yield
-        return missing
+        return missing, frozenset(closed)
 
     async def _create_and_answer(
-        self, context: RequestContext, request: MetadataRequest, missing: list[str]
+        self,
+        context: RequestContext,
+        request: MetadataRequest,
+        missing: list[str],
+        closed: frozenset[str],
     ) -> None:
         attempts = await self._auto_create.create(context, missing)
 
@@ -105,11 +119,14 @@ class MetadataApi:
             self._purgatory,
             context,
             lambda: all(map(is_settled, missing)),
-            lambda: context.slot.complete_begun(begun(self._answer(context, request))),
+            lambda: context.slot.complete_begun(begun(self._answer(context, request, closed))),
             deadline_ms=context.arrived_ms + CREATION_WAIT_MS_MAX,
         )
 
-    def _answer(self, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+    def _answer(
+        self, context: RequestContext, request: MetadataRequest, closed: frozenset[str]
+    ) -> Steps[MetadataResponse]:
+        permissions = context.permissions
         version = context.api_version
         view = ClusterView(self._metadata.image, self._config, context.peer)
         response = MetadataResponse(
@@ -121,42 +138,64 @@ class MetadataApi:
             ],
             cluster_id=self._cluster_id,
             controller_id=view.controller_id,
-            topics=(yield from _topics(view, request, version)),
+            topics=(yield from _topics(_Asker(view, version, permissions, closed), request)),
         )
         if request.include_topic_authorized_operations:
+            pace = StepPace()
             for topic in response.topics:
                 if topic.error_code == ErrorCode.NONE:
-                    topic.topic_authorized_operations = TOPIC_OPERATIONS
+                    topic.topic_authorized_operations = operations_on(
+                        permissions, ResourceType.TOPIC, topic.name or ""
+                    )
+                if permissions is not None and pace.is_due(OPERATIONS_COST):
+                    yield
         if version in CLUSTER_OPERATIONS_VERSIONS:
-            response.cluster_authorized_operations = (
-                CLUSTER_OPERATIONS
-                if request.include_cluster_authorized_operations
-                else OPERATIONS_NOT_ASKED
+            response.cluster_authorized_operations = cluster_operations(
+                permissions, is_asked=request.include_cluster_authorized_operations
             )
         return response
 
 
-def _topics(
-    view: ClusterView, request: MetadataRequest, version: int
-) -> Steps[list[MetadataResponseTopic]]:
+class _Asker(NamedTuple):
+    """What one client sees of the topics."""
+
+    view: ClusterView
+    version: int
+    permissions: Permissions | None
+    closed: frozenset[str]
+    """Topics that do not exist and that the client may not create."""
+
+
+def _may_create(permissions: Permissions | None, name: str) -> bool:
+    return may_on_cluster(permissions, AclOperation.CREATE) or may(
+        permissions, AclOperation.CREATE, ResourceType.TOPIC, name
+    )
+
+
+def _topics(asker: _Asker, request: MetadataRequest) -> Steps[list[MetadataResponseTopic]]:
     """Describe the topics asked for, all as they are in one image."""
+    view, version = asker.view, asker.version
     pace = StepPace()
     topics: list[MetadataResponseTopic] = []
     # Version 0 cannot say null: no topics at all mean every topic there.
     if request.topics is None or (version == 0 and not request.topics):
-        for topic_id in view.image.topic_ids.values():
-            described = _described(view, view.image.topics[topic_id], version, pace)
-            topics.append((yield from described))
+        for topic_name, topic_id in view.image.topic_ids.items():
+            if may_describe_topic(asker.permissions, topic_name, is_logged=False):
+                described = _described(view, view.image.topics[topic_id], version, pace)
+                topics.append((yield from described))
+            elif pace.is_due():
+                yield
         return topics
     for asked in request.topics:
-        topics.append((yield from _found(view, asked, version, pace)))
+        topics.append((yield from _found(asker, asked, pace)))
     return topics
 
 
 def _found(
-    view: ClusterView, asked: MetadataRequestTopic, version: int, pace: StepPace
+    asker: _Asker, asked: MetadataRequestTopic, pace: StepPace
 ) -> Steps[MetadataResponseTopic]:
     """Describe one topic asked for, or say why not."""
+    view, version = asker.view, asker.version
     if pace.is_due():
         yield
     name, topic_id = asked.name, asked.topic_id
@@ -166,7 +205,13 @@ def _found(
         topic = view.image.topics.get(topic_id)
         if topic is None:
             return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+        if not may_describe_topic(asker.permissions, topic.name):
+            return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
         return (yield from _described(view, topic, version, pace))
+    if name and not may_describe_topic(asker.permissions, name):
+        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+    if name in asker.closed:
+        return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
     if name is None or not is_legal_topic_name(name):
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name, topic_id)
     topic = view.image.topic(name)

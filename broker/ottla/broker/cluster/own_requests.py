@@ -1,8 +1,9 @@
 """Who may send Ottla's own requests (api keys from 20000).  Pure.
 
-Authorisation is not served yet, so the connection is all there is to go by.  Requests that only
-read are open to every client.  Those that change state follow `ottla.admin.requests`: from this
-machine alone (`loopback`), from `any` client, or from `none`.
+Without an authorizer the connection is all there is to go by.  Requests that only read are open to
+every client.  Those that change state follow `ottla.admin.requests`: from this machine alone
+(`loopback`), from `any` client, or from `none`.  With an authorizer their rows in
+`wire/api_permissions` decide instead, wherever the client is.
 """
 
 from collections.abc import Callable
@@ -53,13 +54,17 @@ class OwnRequests:
         handler: Callable[[RequestContext, Q], HandlerResult],
         refused: Callable[[RefusedError], Message],
     ) -> Callable[[RequestContext, Q], HandlerResult]:
-        """Return the handler behind the rule; `refused` makes the answer to who may not."""
+        """Return the handler behind the rule; `refused` makes the answer to who may not.
+
+        Where the request has permissions, its gate has let it through.
+        """
 
         def handle(context: RequestContext, request: Q) -> HandlerResult:
-            try:
-                self.check(context.peer)
-            except RefusedError as refusal:
-                return refused(refusal)
+            if context.permissions is None:
+                try:
+                    self.check(context.peer)
+                except RefusedError as refusal:
+                    return refused(refusal)
             return handler(context, request)
 
         return handle

@@ -7,15 +7,12 @@ from ottla.wire.messages.describe_groups_response import DescribedGroup, Describ
 NOT_FOUND_FROM = 6
 """The first version that tells a group that does not exist from a dead one (KIP-1043)."""
 
-GROUP_OPERATIONS = 0b1101_0100_1000
-"""Read, delete, describe, describe configs, alter configs: one bit each, by Kafka's number."""
 
-
-def describe(group: ClassicGroup, *, with_operations: bool) -> DescribedGroup:
+def describe(group: ClassicGroup) -> DescribedGroup:
     """Return the group with its members; what they share is told of a stable group only."""
     is_stable = group.state is GroupState.STABLE
     protocol = group.protocol_name or "" if is_stable else ""
-    found = DescribedGroup(
+    return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
@@ -32,9 +29,6 @@ def describe(group: ClassicGroup, *, with_operations: bool) -> DescribedGroup:
             for member in group.members.values()
         ],
     )
-    if with_operations:
-        found.authorized_operations = GROUP_OPERATIONS
-    return found
 
 
 def describe_missing(group_id: str, version: int, *, is_other_type: bool = False) -> DescribedGroup:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 
+from ottla.broker.authorization.questions import may_describe_topic, operations_on
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
-from ottla.broker.groups.describe import GROUP_OPERATIONS
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import MetadataImage
+from ottla.model.acls import ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_describe_response import (
@@ -51,18 +52,21 @@ class ConsumerGroupDescribeApi:
         self, context: RequestContext, request: ConsumerGroupDescribeRequest
     ) -> HandlerResult:
         """Answer for each group by itself, once however often it is named."""
-        return begun(self._describe_all(request))
+        return begun(self._describe_all(request, context.permissions))
 
     def _describe_all(
-        self, request: ConsumerGroupDescribeRequest
+        self, request: ConsumerGroupDescribeRequest, permissions: Permissions | None
     ) -> Steps[ConsumerGroupDescribeResponse]:
         pace = StepPace()
         groups = []
         for group_id in dict.fromkeys(request.group_ids):
             try:
                 found = self._describe(group_id)
+                _check_topics(found, permissions)
                 if request.include_authorized_operations:
-                    found.authorized_operations = GROUP_OPERATIONS
+                    found.authorized_operations = operations_on(
+                        permissions, ResourceType.GROUP, group_id
+                    )
             except RefusedError as refusal:
                 found = DescribedGroup(
                     group_id=group_id,
@@ -96,6 +100,23 @@ class ConsumerGroupDescribeApi:
                 _member(group.members[member_id], group.target_of(member_id), image)
                 for member_id in sorted(group.members)
             ],
+        )
+
+
+def _check_topics(found: DescribedGroup, permissions: Permissions | None) -> None:
+    """Refuse to show a group that works on a topic which the client may not see."""
+    if permissions is None:
+        return
+    names = {
+        topic.topic_name
+        for member in found.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
+    if not all(may_describe_topic(permissions, name) for name in names):
+        raise RefusedError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The group has described topic(s) that the client is not authorized to describe.",
         )
 
 

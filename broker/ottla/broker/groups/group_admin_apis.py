@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from ottla.broker.authorization.questions import may, may_on_cluster, operations_on
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.describe import describe, describe_missing
 from ottla.broker.groups.effects import Asker
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -50,19 +52,38 @@ class GroupAdminApis:
         if not isinstance(group, ClassicGroup):
             is_other_type = group is not None
             return describe_missing(group_id, context.api_version, is_other_type=is_other_type)
-        return describe(group, with_operations=request.include_authorized_operations)
+        found = describe(group)
+        if request.include_authorized_operations:
+            found.authorized_operations = operations_on(
+                context.permissions, ResourceType.GROUP, group_id
+            )
+        return found
 
     def list(self, context: RequestContext, request: ListGroupsRequest) -> HandlerResult:
         """Answer with the groups of this broker that are in one of the states, of one type."""
-        return begun(self._list(request))
+        return begun(self._list(request, context.permissions))
 
-    def _list(self, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
+    def _list(
+        self, request: ListGroupsRequest, permissions: Permissions | None
+    ) -> Steps[ListGroupsResponse]:
+        if may_on_cluster(permissions, AclOperation.DESCRIBE):
+            permissions = None
         states = frozenset(state.lower() for state in request.states_filter)
         types = frozenset(kind.lower() for kind in request.types_filter)
         pace = StepPace()
         response = ListGroupsResponse()
         for shard in list(self._coordinator.shards()):
             for group in list(shard.list_groups(states, types)):
+                if pace.is_due():
+                    yield
+                if not may(
+                    permissions,
+                    AclOperation.DESCRIBE,
+                    ResourceType.GROUP,
+                    group.group_id,
+                    is_logged=False,
+                ):
+                    continue
                 response.groups.append(
                     ListedGroup(
                         group_id=group.group_id,
@@ -71,8 +92,6 @@ class GroupAdminApis:
                         group_type=group.type,
                     )
                 )
-                if pace.is_due():
-                    yield
         if self._coordinator.is_loading:
             response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return response

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ottla.broker.authorization.questions import may_describe_topic
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.effects import Asker
 from ottla.broker.groups.offset_store import TopicCommit
 from ottla.broker.groups.offsets import PENDING, UNSTABLE, CommittedOffset
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import (
     STEP_COST,
     VALUES_PER_STEP,
@@ -165,7 +166,8 @@ class OffsetApis:
         pace = StepPace()
 
         def answer(found: Sequence[Any]) -> None:
-            context.slot.complete_begun(begun(self._fetched(groups, found, version)))
+            steps = self._fetched(groups, found, version, context.permissions)
+            context.slot.complete_begun(begun(steps))
 
         gathering = Gathering(len(groups), answer)
         for at, group in enumerate(groups):
@@ -201,7 +203,11 @@ class OffsetApis:
         )
 
     def _fetched(
-        self, groups: list[OffsetFetchRequestGroup], found: Sequence[Any], version: int
+        self,
+        groups: list[OffsetFetchRequestGroup],
+        found: Sequence[Any],
+        version: int,
+        permissions: Permissions | None,
     ) -> Steps[OffsetFetchResponse]:
         """Put the answer together of what the coordinator found, or of its error codes."""
         pace = StepPace()
@@ -213,11 +219,13 @@ class OffsetApis:
             if isinstance(offsets, ErrorCode):
                 answer.error_code = offsets
             elif group.topics is None:
-                topics += yield from self._all_topics(offsets, version, pace)
+                topics += yield from self._all_topics(offsets, version, pace, permissions)
             else:
                 known = {(topic, index): offset for topic, index, offset in offsets}
                 for topic in group.topics:
-                    topics.append((yield from self._topic_of(topic, known, version, pace)))
+                    topics.append(
+                        (yield from self._topic_of(topic, known, version, pace, permissions))
+                    )
             if pace.is_due():
                 yield
         if version >= SEVERAL_GROUPS_FROM:
@@ -236,9 +244,12 @@ class OffsetApis:
         found: dict[tuple[str, int], CommittedOffset | None],
         version: int,
         pace: StepPace,
+        permissions: Permissions | None,
     ) -> Steps[FetchedTopic]:
         name = self._name_of(asked, version)
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        if name is not None and not may_describe_topic(permissions, name):
+            name, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partitions = []
         for index in asked.partition_indexes:
             offset = None if name is None else found.get((name, index))
@@ -250,7 +261,11 @@ class OffsetApis:
         return _fetched_topic(asked.name, asked.topic_id, partitions, version)
 
     def _all_topics(
-        self, answer: list[tuple[str, int, CommittedOffset]], version: int, pace: StepPace
+        self,
+        answer: list[tuple[str, int, CommittedOffset]],
+        version: int,
+        pace: StepPace,
+        permissions: Permissions | None,
     ) -> Steps[list[FetchedTopic]]:
         """Return everything by topic; by id only topics that exist."""
         by_name: dict[str, list[FetchedPartition]] = {}
@@ -262,6 +277,10 @@ class OffsetApis:
                 yield
         topics = []
         for name, partitions in by_name.items():
+            if pace.is_due():
+                yield
+            if not may_describe_topic(permissions, name, is_logged=False):
+                continue
             known = self._metadata.image.topic(name)
             if known is not None and version >= OFFSETS_TOPIC_IDS_FROM:
                 topics.append(_fetched_topic("", known.id, partitions, version))

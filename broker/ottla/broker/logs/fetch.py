@@ -10,6 +10,7 @@ high watermark; reading moves nothing.
 from collections.abc import Iterable
 from functools import partial
 
+from ottla.broker.authorization.questions import may
 from ottla.broker.logs.cold_reads import BringIn, ColdReads
 from ottla.broker.logs.fetch_read import (
     PATIENT,
@@ -18,6 +19,7 @@ from ottla.broker.logs.fetch_read import (
     Reading,
     TargetKey,
     asked_partitions,
+    check_readable,
     find_partition,
     leaves_something,
     may_be_held_back,
@@ -43,6 +45,8 @@ from ottla.broker.network.steps import STEP_COST, Answer, StepPace, Steps
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.metadata.image import MetadataImage
+from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.storage.disk_seam import NotCachedError
@@ -129,6 +133,7 @@ class Fetch:
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
         readers = api.cold_reads.readers
+        permissions = None if limits.is_from_follower else self.context.permissions
         quota = api.replication_quota
         is_limited = limits.is_from_follower and quota.is_limited
         is_exceeded = is_limited and quota.is_exceeded()
@@ -136,6 +141,8 @@ class Fetch:
         for target in due:
             try:
                 partition = target.partition
+                if permissions is not None:
+                    check_readable(permissions, target, api.image)
                 if partition is None or partition.is_removed:
                     partition = api.resolve(target, limits)
                 is_throttled = is_limited and may_be_held_back(partition, limits.replica_id)
@@ -257,6 +264,8 @@ class Fetch:
         session = self._api.open_session(self.targets, self.limits, self.context.arrived_ms)
         if session is None:
             return NO_SESSION
+        if self.context.permissions is not None:
+            session.permissions_version = self.context.permissions.version
         self._settle(session, results)
         return session.session_id
 
@@ -330,8 +339,8 @@ class FetchApi:
         if limits.is_from_follower:
             if self._times is not None:
                 context.slot.times = self._times.of_followers(context.header.api_version)
-            if not self.is_registered(limits):
-                return self._refuse_stranger(context, request, limits)
+            if (code := self._follower_refusal(context, limits)) is not ErrorCode.NONE:
+                return self._refuse_follower(context, request, limits, code)
         try:
             fetch = self._begin(context, request, limits)
         except RefusedError as error:
@@ -370,12 +379,13 @@ class FetchApi:
     def handle_large(self, context: RequestContext, request: FetchRequest) -> Answer:
         """Serve a request that names very many partitions, in steps."""
         limits = self._limits_of(context, request)
-        if limits.is_from_follower and not self.is_registered(limits):
+        code = self._follower_refusal(context, limits)
+        if code is not ErrorCode.NONE:
             stranger = Fetch(self, context, limits, {})
             targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
             reading = Reading()
             for target in targets.values():
-                data = refused(target, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                data = refused(target, code)
                 reading.results.append((target, data))
             return (yield from stranger.answered_in_steps(reading))
         try:
@@ -413,6 +423,21 @@ class FetchApi:
         opens_session = request.session_epoch == INITIAL_EPOCH
         return Fetch(self, context, limits, targets, opens_session=opens_session)
 
+    def _follower_refusal(self, context: RequestContext, limits: FetchLimits) -> ErrorCode:
+        """Return why a follower is not served at all; NONE for one that is, and for a consumer."""
+        if not limits.is_from_follower:
+            return ErrorCode.NONE
+        operation, cluster = AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER
+        if not may(context.permissions, operation, cluster, CLUSTER_NAME):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # as Kafka says it
+        if not self.is_registered(limits):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def image(self) -> MetadataImage:
+        """Return the image that says what the topics are called."""
+        return self.table.image
+
     def is_registered(self, limits: FetchLimits) -> bool:
         """Return whether a broker of that id and epoch is in the metadata image (KIP-903).
 
@@ -422,15 +447,12 @@ class FetchApi:
         broker = self.table.image.brokers.get(NodeId(limits.replica_id))
         return broker is not None and broker.epoch == limits.replica_epoch
 
-    def _refuse_stranger(
-        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
+    def _refuse_follower(
+        self, context: RequestContext, request: FetchRequest, limits: FetchLimits, code: ErrorCode
     ) -> FetchResponse:
         """Refuse each partition that the request names; no session is looked at or changed."""
         targets = targets_of(request, limits.uses_topic_ids)
-        results = [
-            (target, refused(target, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            for target in targets.values()
-        ]
+        results = [(target, refused(target, code)) for target in targets.values()]
         return self.response_of(context, limits, results, NO_SESSION)
 
     def _begin(self, context: RequestContext, request: FetchRequest, limits: FetchLimits) -> Fetch:
@@ -449,6 +471,8 @@ class FetchApi:
             self._sessions.close(session.session_id)
             return Fetch(self, context, limits, {})
         self._sessions.touch(session, context.arrived_ms)
+        if context.permissions is not None:
+            session.check_again(context.permissions.version)
         return Fetch(self, context, limits, session.targets, session)
 
     def open_session(

@@ -6,12 +6,15 @@ epoch it fetched last is told where its log parts from ours (KIP-595's divergenc
 given records that do not follow on its own.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ottla.broker.network.dispatch import Permissions
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.metadata.image import MetadataImage
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset
 from ottla.storage.log import Log
@@ -38,7 +41,13 @@ NO_LEADER_HINT = LeaderIdAndEpoch()
 NO_SNAPSHOT = SnapshotId()
 NO_RECORDS = b""
 
-PATIENT = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+PATIENT = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
+)
 """Refusals that do not end the wait for the other partitions: a client with one deleted topic
 would else poll without pause."""
 
@@ -159,6 +168,24 @@ def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[TargetKey, F
         key: FetchTarget(topic, topic_id, asked, key)
         for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids)
     }
+
+
+def check_readable(
+    permissions: Permissions, target: FetchTarget, image: Callable[[], MetadataImage]
+) -> None:
+    """Refuse a partition of a topic that the consumer may not read at the moment.
+
+    A topic id that no topic has is refused later, as an unknown one.
+    """
+    partition = target.partition
+    name = target.topic or (None if partition is None else partition.topic)
+    if name is None:
+        topic = image().topics.get(target.topic_id)
+        if topic is None:
+            return
+        name = topic.name
+    if not permissions.allows(AclOperation.READ, ResourceType.TOPIC, name):
+        raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class Reading:

@@ -12,7 +12,7 @@ Invariants: OneEpochAtATime (a request repeated or lost is noticed), SlotsNeverE
 SettledMeansSilent (a partition that is neither due nor failed has nothing to tell).
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
 from uuid import UUID
@@ -35,6 +35,10 @@ FAILED_LOOKED_AT = 200
 """Of the partitions that could not be read, how many a fetch looks at again.  Higher lets a request
 of 50 bytes cost more, lower finds sooner or later only by chance that one can be read now."""
 
+CHECKED_AGAIN = 500
+"""Of the partitions of a session, how many a fetch looks at when ACLs have changed.  Higher holds
+the loop for longer, lower tells a client later of a topic that is idle."""
+
 PARTITIONS_MAX = 200_000
 """Partitions that all sessions together hold; about 100 MB.  A client that finds no room fetches
 without a session."""
@@ -52,9 +56,11 @@ class FetchSession:
         "is_privileged",
         "last_used_ms",
         "on_due",
+        "permissions_version",
         "replica_id",
         "session_id",
         "targets",
+        "unchecked",
         "uses_topic_ids",
     )
 
@@ -82,8 +88,25 @@ class FetchSession:
         nobody knows.  A fetch looks at some of them."""
         self.on_due: Callable[[], object] = lambda: None
         """Called when a waiting fetch of the session may have enough now."""
+        self.permissions_version = 0
+        """Of what the client may read, when that was looked at last."""
+        self.unchecked: deque[FetchTarget] = deque()
+        """Partitions that the client may perhaps not read any more, or again."""
         for target in targets.values():
             target.session = self
+
+    def check_again(self, permissions_version: int) -> None:
+        """Look at every partition again, some with each fetch, if other topics may be readable.
+
+        One with records is looked at anyhow; this is for those with nothing to tell but that.
+        """
+        if self.permissions_version != permissions_version:
+            self.permissions_version = permissions_version
+            self.unchecked = deque(self.targets.values())
+        for _ in range(min(len(self.unchecked), CHECKED_AGAIN)):
+            target = self.unchecked.popleft()
+            if self.targets.get(target.key) is target:
+                self.due[target] = None
 
     def update(self, request: FetchRequest) -> list[FetchTarget]:
         """Take in what an incremental request adds, changes and forgets; return the forgotten."""

@@ -455,7 +455,7 @@ class ProduceApi:
     ) -> ProduceResponse | None:
         slot = context.slot
         if request.acks == ACKS_NONE:
-            if is_refused:
+            if is_refused or context.has_refused_parts:
                 # There is no answer to put the error into: the producer sees it as a hang-up.
                 context.close_connection()
             else:

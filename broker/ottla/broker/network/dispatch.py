@@ -19,6 +19,7 @@ returns, and for a coroutine until it ends.
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ottla.broker.network.guard import ConnectionGuard
@@ -27,6 +28,7 @@ from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer, Apart
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB, MIB
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -121,14 +123,45 @@ class Peer:
         return f"{self.connection_id} of {self.peer_host}:{self.peer_port}"
 
 
+class Permissions(Protocol):
+    """What the client of one request may do; see `broker/authorization`."""
+
+    def allows(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_logged: bool = True,
+    ) -> bool:
+        """Return whether an operation on a resource is allowed now.
+
+        `is_logged` is False where the client did not ask for the resource by name.
+        """
+        ...
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """Return the allowed operations, as answers have them: one bit each."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """A number that changes whenever something else may be allowed."""
+        ...
+
+    has_refused: bool
+    """Whether parts of the request were taken out of it, whose places are put into the answer."""
+
+
 class RequestContext:
     """What a handler knows of a request besides its body.
 
     `arrived_ms` is on the monotonic clock.  `slot` takes the answer when the handler does not
-    return it.
+    return it.  `permissions` is None where everything is allowed: without an authorizer, and for a
+    broker's own requests.
     """
 
-    __slots__ = ("arrived_ms", "header", "peer", "slot")
+    __slots__ = ("arrived_ms", "header", "peer", "permissions", "slot")
 
     def __init__(
         self, header: RequestHeader, peer: Peer, slot: ResponseSlot, arrived_ms: int
@@ -137,11 +170,17 @@ class RequestContext:
         self.peer = peer
         self.slot = slot
         self.arrived_ms = arrived_ms
+        self.permissions: Permissions | None = None
 
     @property
     def api_version(self) -> int:
         """The version of the request, in which the answer is encoded too."""
         return self.header.api_version
+
+    @property
+    def has_refused_parts(self) -> bool:
+        """Whether parts that are not allowed were taken out of the request."""
+        return self.permissions is not None and self.permissions.has_refused
 
     @property
     def client_id(self) -> str | None:
@@ -171,6 +210,17 @@ class Quotas(Protocol):
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
         """Begin to charge a request that has arrived."""
+        ...
+
+
+class Gates(Protocol):
+    """What is asked of the authorizer before a handler is; see `broker/authorization`."""
+
+    is_active: bool
+    """Whether anything can be refused."""
+
+    def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
+        """Refuse what the client may not do, and have the rest served by the handler."""
         ...
 
 
@@ -210,6 +260,8 @@ class Dispatcher:
         """How long requests take."""
         self.quotas: Quotas | None = None
         """What clients may use, where that is bounded."""
+        self.gates: Gates | None = None
+        """What clients may do, where that is bounded."""
         self.traces: RequestTraces | None = None
         """Which of them are traced, if any."""
         for api_key, handler in (handlers or {}).items():
@@ -280,11 +332,14 @@ class Dispatcher:
         except ProtocolError:
             if len(frame) < APART_FROM_BYTES:
                 raise
-            return decoded_apart(context, frame, request_type, route.large_handler)
+            serve_large = partial(self._serve, route.large_handler)
+            return decoded_apart(context, frame, request_type, serve_large)
+        if self.gates is not None and self.gates.is_active:
+            return self.gates.serve(context, request, route.handler)
         return route.handler(context, request)
 
     def serve_own(self, context: RequestContext, request: Message) -> HandlerResult:
-        """Call the handler of a request that this broker made itself.
+        """Call the handler of a request that this broker made itself, which may do everything.
 
         Raises NotServedYetError if there is none yet.
         """
@@ -292,6 +347,11 @@ class Dispatcher:
         if route is None:
             raise NotServedYetError(f"{API[context.header.api_key].name} is not served yet")
         return route.handler(context, request)
+
+    def _serve(self, handler: Handler, context: RequestContext, request: Any) -> HandlerResult:
+        if self.gates is not None and self.gates.is_active:
+            return self.gates.serve(context, request, handler)
+        return handler(context, request)
 
     def _import_request_type(self, api_key: int) -> type[Message]:
         """Import a request's class when the first one comes: start-up stays light."""

@@ -90,7 +90,7 @@ class PacedWork:
         version = slot.header.api_version
         if slot.is_abandoned:
             return
-        slot.charge_for(response)
+        slot.finish_answer(response)
         chunks = await self._run_apart(lambda: encode_large(response, version))
         slot.complete_encoded(response, chunks)
 

@@ -7,7 +7,7 @@ Invariant AnswersKeepRequestOrder.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from ottla.broker.network.request_times import Times
 from ottla.broker.network.request_traces import RequestTrace
@@ -66,6 +66,7 @@ class ResponseSlot:
 
     __slots__ = (
         "_owner",
+        "amend",
         "answered_ns",
         "charge",
         "chunks",
@@ -98,6 +99,8 @@ class ResponseSlot:
         """Its trace, if it has one."""
         self.charge: Charge | None = None
         """What its client is charged, where a quota is set at all."""
+        self.amend: Callable[[Any], None] | None = None
+        """Puts into the answer what was kept from its handler: the parts that are not allowed."""
         self.error_code = 0
         """Why the answer is a refusal as a whole, if it is one."""
         self.started_ns = started_ns
@@ -125,7 +128,7 @@ class ResponseSlot:
             return
         header = self.header
         self.error_code = getattr(response, "error_code", 0)
-        self.charge_for(response)
+        self.finish_answer(response)
         try:
             body = encode_chunks(response, version)
             head = encode_response_header(header.api_key, version, header.correlation_id)
@@ -136,8 +139,13 @@ class ResponseSlot:
         # Without records an answer is one piece: most are, and are sent as they are.
         self._finish(chunks if len(body) > 1 else [b"".join(chunks)])  # type: ignore[arg-type]
 
-    def charge_for(self, response: Message) -> None:
-        """Charge the client for this answer, before it is encoded; where no quota is, nothing."""
+    def finish_answer(self, response: Message) -> None:
+        """Complete the answer with refused parts, and charge the client, before it is encoded.
+
+        Where no authorizer and no quota is, nothing is to be done.
+        """
+        if self.amend is not None:
+            self.amend(response)
         if self.charge is not None:
             self.charge.on_answer(response, self)
 

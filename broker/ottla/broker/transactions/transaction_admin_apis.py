@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from ottla.broker.authorization.questions import may, may_describe_topic
 from ottla.broker.groups.subscription_regex import TopicRegex, compile_topic_regex, matches
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.broker.transactions.coordinator_port import TransactionDoor
 from ottla.broker.transactions.transaction import (
@@ -11,6 +12,7 @@ from ottla.broker.transactions.transaction import (
     Transaction,
     TransactionStatus,
 )
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 from ottla.wire.messages.describe_transactions_response import (
@@ -40,27 +42,30 @@ class TransactionAdminApis:
         self, context: RequestContext, request: DescribeTransactionsRequest
     ) -> HandlerResult:
         """Answer for each transactional id by itself, once however often it is named."""
-        return begun(self._describe_all(request))
+        return begun(self._describe_all(request, context.permissions))
 
     def _describe_all(
-        self, request: DescribeTransactionsRequest
+        self, request: DescribeTransactionsRequest, permissions: Permissions | None
     ) -> Steps[DescribeTransactionsResponse]:
         pace = StepPace()
         states = []
         for transactional_id in dict.fromkeys(request.transactional_ids):
-            states.append(self._describe(transactional_id))
+            states.append(self._describe(transactional_id, permissions))
             if pace.is_due(1 + sum(len(topic.partitions) for topic in states[-1].topics)):
                 yield
         return DescribeTransactionsResponse(transaction_states=states)
 
-    def _describe(self, transactional_id: str) -> DescribedTransaction:
+    def _describe(
+        self, transactional_id: str, permissions: Permissions | None
+    ) -> DescribedTransaction:
         try:
             facts = self._coordinator.shard_of(transactional_id).described(transactional_id)
         except RefusedError as refusal:
             return DescribedTransaction(error_code=refusal.code, transactional_id=transactional_id)
         by_topic: dict[str, list[int]] = {}
         for topic, index in sorted(facts.partitions):
-            by_topic.setdefault(topic, []).append(index)
+            if may_describe_topic(permissions, topic, is_logged=False):
+                by_topic.setdefault(topic, []).append(index)
         return DescribedTransaction(
             transactional_id=transactional_id,
             transaction_state=facts.status.title,
@@ -73,9 +78,11 @@ class TransactionAdminApis:
 
     def list(self, context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
         """Answer with the transactions of this coordinator that pass the filters."""
-        return begun(self._list(request))
+        return begun(self._list(request, context.permissions))
 
-    def _list(self, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
+    def _list(
+        self, request: ListTransactionsRequest, permissions: Permissions | None
+    ) -> Steps[ListTransactionsResponse]:
         if self._coordinator.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         unknown = [name for name in request.state_filters if name not in STATUS_TITLES]
@@ -87,7 +94,13 @@ class TransactionAdminApis:
         found = []
         for shard in list(self._coordinator.shards()):
             for transaction in list(shard.transactions.values()):
-                if passes.lets_through(transaction):
+                if passes.lets_through(transaction) and may(
+                    permissions,
+                    AclOperation.DESCRIBE,
+                    ResourceType.TRANSACTIONAL_ID,
+                    transaction.transactional_id,
+                    is_logged=False,
+                ):
                     found.append(
                         ListedTransaction(
                             transactional_id=transaction.transactional_id,

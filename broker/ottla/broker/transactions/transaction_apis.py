@@ -12,14 +12,16 @@ from typing import Any
 from ottla.broker.groups.coordinator_door import Gathering
 from ottla.broker.groups.effects import Asker
 from ottla.broker.groups.placement import partition_of
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
 from ottla.broker.transactions.transaction_rules import NamedProducer
 from ottla.metadata.image import MetadataImage
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.wire.apis import ADD_PARTITIONS_OF_BROKERS_FROM
 from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn_request import (
@@ -44,9 +46,6 @@ NO_EPOCH_GIVEN = -1
 
 BUMPING_FROM = 5
 """The first version of EndTxn whose client has its epoch bumped at every end (KIP-890)."""
-OF_BROKERS_FROM = 4
-"""The first version of AddPartitionsToTxn that brokers send, for many transactions."""
-
 FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffsetsToTxnRequest: 2,
                EndTxnRequest: 2}  # fmt: skip
 """The first versions whose clients know PRODUCER_FENCED; those before have another word for it."""
@@ -147,7 +146,7 @@ class TransactionApis:
         self, context: RequestContext, request: AddPartitionsToTxnRequest
     ) -> HandlerResult:
         """Add partitions to transactions, or look whether they are in them."""
-        if context.api_version < OF_BROKERS_FROM:
+        if context.api_version < ADD_PARTITIONS_OF_BROKERS_FROM:
             return begun(self._add_of_client(context, request))
         return begun(self._add_of_broker(context, request))
 
@@ -156,7 +155,9 @@ class TransactionApis:
     ) -> Steps[None]:
         version = context.api_version
         topics = request.v3_and_below_topics
-        partitions, refused = yield from self._known(topics, is_client=True)
+        partitions, refused = yield from self._known(
+            topics, is_client=True, permissions=context.permissions
+        )
 
         def answer(answer: Any) -> None:
             if isinstance(answer, ErrorCode):
@@ -269,7 +270,11 @@ class TransactionApis:
         )
 
     def _known(
-        self, topics: Iterable[AddPartitionsToTxnTopic], *, is_client: bool
+        self,
+        topics: Iterable[AddPartitionsToTxnTopic],
+        *,
+        is_client: bool,
+        permissions: Permissions | None = None,
     ) -> Steps[tuple[frozenset[TopicPartition], dict[TopicPartition, ErrorCode]]]:
         """Return the partitions, and the codes that refuse them where some cannot be written."""
         image = self._image()
@@ -279,6 +284,10 @@ class TransactionApis:
         for asked in topics:
             topic = image.topic(asked.name)
             is_closed = is_client and asked.name in INTERNAL_TOPICS
+            if permissions is not None and not is_closed:
+                is_closed = not permissions.allows(
+                    AclOperation.WRITE, ResourceType.TOPIC, asked.name
+                )
             for index in asked.partitions:
                 one = TopicPartition(asked.name, index)
                 partitions.add(one)

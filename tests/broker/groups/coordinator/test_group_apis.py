@@ -280,6 +280,7 @@ def test_groups_of_many_offsets_are_collected_few_in_a_step() -> None:
 
     class Context:
         api_version = 8
+        permissions = None
 
         @property
         def slot(self) -> Any:

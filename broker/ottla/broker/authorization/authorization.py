@@ -1,0 +1,61 @@
+"""The authorizer of a broker, and the way of each client's request past it.  Pure.
+
+`is_active` is all that a request looks at where no authorizer is set.  A broker's requests to
+itself do not come by here.
+"""
+
+from typing import Any
+
+from ottla.broker.authorization.gates import Gate, NoteRefusal, TopicName
+from ottla.broker.authorization.permissions import AuthorizerInForce, RequestPermissions
+from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.authorizer import Authorizer
+from ottla.wire.api_permissions import PERMISSIONS
+
+
+class Authorization:
+    """Stands in front of every handler; serves as the dispatcher's `Gates`."""
+
+    def __init__(self, name_of: TopicName, note: NoteRefusal) -> None:
+        """`name_of` returns a topic's name by its id; `note` counts refused parts of requests."""
+        self.is_active = False
+        """Whether anything can be refused."""
+        self._in_force = AuthorizerInForce()
+        self._acls = EMPTY.acls
+        gates = {key: Gate(row, name_of, note) for key, row in PERMISSIONS.items()}
+        self._gates = {key: None if gate.is_open else gate for key, gate in gates.items()}
+
+    @property
+    def name(self) -> str:
+        """The name of this publisher in reports of faults."""
+        return "authorization"
+
+    @property
+    def version(self) -> int:
+        """A number that rises whenever something else may be allowed."""
+        return self._in_force.version
+
+    def use(self, authorizer: Authorizer) -> None:
+        """Have an authorizer decide from now on, also of requests that wait."""
+        self._in_force.use(authorizer)
+        self.is_active = authorizer.is_active
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Decide again what was decided by other entries.
+
+        The authorizer itself has the image before.
+        """
+        if image.acls is not self._acls:
+            self._acls = image.acls
+            self._in_force.note_change()
+
+    def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
+        """Refuse what the client may not do, and have the rest served by the handler."""
+        permissions = RequestPermissions(self._in_force, context.peer)
+        context.permissions = permissions
+        gate = self._gates[context.header.api_key]
+        if gate is None:
+            return handler(context, request)
+        return gate.serve(context, request, permissions, handler)

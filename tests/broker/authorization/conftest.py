@@ -1,0 +1,93 @@
+"""A broker whose second listener asks who its clients are, with an authorizer over its image."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla.broker.broker_driver import Broker
+from ottla.client import open_admin
+from ottla.client.network.connection import BrokerConnection, open_connection, open_stream
+from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
+from ottla.jepsen.oracles.acl_cases import GROUP, TOPIC, TXN
+from ottla.metadata.acl_table import AclTable
+from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.acls import AclEntry
+from ottla.model.ids import NodeId
+from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.settings.jaas import PLAIN_MODULE
+from ottla.model.settings.sasl import SaslLogin
+from ottla.wire.apis import response_class
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
+
+USERS, PASSWORD = "USERS", "secret"
+
+
+class SecuredBroker:
+    """The broker, and its users: what each may do is what the test says last."""
+
+    def __init__(self, cluster: InProcessCluster) -> None:
+        self.cluster = cluster
+        self.broker: Broker = cluster.brokers[NodeId(1)]
+        self.super_users = {"User:ANONYMOUS"}
+        self.address = self.broker.addresses[USERS]
+        self.topic_id = UUID(int=0)
+
+    def use(self, entries: Iterable[AclEntry]) -> None:
+        """Have these entries decide from now on."""
+        table = AclTable().with_entries({UUID(int=at): one for at, one in enumerate(entries, 1)})
+        rules = AuthorizerConfig(super_users=frozenset(self.super_users))
+        self.broker.core.authorization.use(StandardAuthorizer(rules, acls=table))
+
+    async def prepare(self) -> None:
+        """Make the topic of the cases and the coordinators' topics."""
+        async with open_admin(self.cluster.bootstrap) as admin:
+            await admin.create_topic(TOPIC, partition_count=1, replication_factor=1)
+        for key_type, key in ((0, GROUP), (1, TXN)):
+            asked = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+            answer: Any = await self.ask(None, asked, 4)
+            assert isinstance(answer, FindCoordinatorResponse)
+        self.topic_id = self.broker.metadata.image.topic_ids[TOPIC]
+
+    async def ask(self, user: str | None, request: Message, version: int) -> Any:
+        """Ask as a user, or without login on the broker's other listener."""
+        if user is None:
+            host, port = self.broker.addresses["PLAINTEXT"]
+            async with open_connection(host, port) as connection:
+                return await connection.request(request, response_class(request.API_KEY), version)
+        login = SaslLogin(mechanism="PLAIN", username=user, password=PASSWORD)
+        host, port = self.address
+        of_user = await open_stream(
+            BrokerConnection, host, port, client_id="test", timeout_s=10, login=login
+        )
+        try:
+            return await of_user.request(request, response_class(request.API_KEY), version)
+        finally:
+            await of_user.aclose()
+
+
+@asynccontextmanager
+async def _secured(users: Iterable[str]) -> AsyncIterator[SecuredBroker]:
+    passwords = " ".join(f'user_{user}="{PASSWORD}"' for user in users)
+    settings = {
+        "listeners": f"PLAINTEXT://{HOST}:0,{USERS}://{HOST}:0",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{USERS}:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.users.plain.sasl.jaas.config": f"{PLAIN_MODULE} required {passwords};",
+        "ottla.admin.requests": "none",
+    }
+    async with open_in_process_cluster(broker_settings=settings) as cluster:
+        secured = SecuredBroker(cluster)
+        await secured.prepare()
+        yield secured
+
+
+@pytest.fixture
+def open_secured() -> Callable[[Iterable[str]], AbstractAsyncContextManager[SecuredBroker]]:
+    """Return what opens a broker with these users; the password of each is the same."""
+    return _secured

@@ -1,0 +1,70 @@
+"""Each API asked by users with and without the operations that it needs, over real sockets."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.broker_core import BROKER_API_KEYS
+from ottla.jepsen.oracles.acl_cases import (
+    BROKER_CASES,
+    OWN_CASES,
+    asks,
+    refusal_in,
+    request_of,
+)
+from ottla.wire.api_permissions import PERMISSIONS, AnyOf, Decider, Need, Scope, When
+from ottla.wire.apis import OWN_KEYS_FROM
+
+OpenSecured = Callable[..., Any]  # the `open_secured` fixture, in conftest.py
+
+NOT_SERVED = frozenset((When.TWO_PHASE, When.ON_CONTROLLERS))
+"""Needs of versions and nodes that are not served here."""
+
+TIMEOUT_S = 120
+
+pytestmark = pytest.mark.timeout(240)
+
+
+async def test_every_api_is_refused_without_what_its_row_says_and_served_with_it(
+    open_secured: OpenSecured,
+) -> None:
+    asked = list(asks((*BROKER_CASES, *OWN_CASES)))
+    found = {}
+    with trio.fail_after(TIMEOUT_S):
+        async with open_secured(one.user for one in asked) as secured:
+            secured.super_users |= {f"User:{one.user}" for one in asked if one.is_super}
+            secured.use(dict.fromkeys(entry for one in asked for entry in one.entries))
+            for one in asked:
+                request = request_of(one.case, topic_id=secured.topic_id, node_id=1)
+                answer = await secured.ask(one.user, request, one.case.version)
+                found[one.title] = refusal_in(answer)
+    expected = {one.title: {int(one.expected)} - {0} for one in asked}
+    wrong = {
+        title: (found[title], codes) for title, codes in expected.items() if found[title] != codes
+    }
+    assert wrong == {}
+
+
+def test_every_row_that_a_broker_decides_has_a_case() -> None:
+    """So that no API is gated without being asked here; answers that hide are tested apart."""
+    asked = {
+        (case.key, operation, resource)
+        for case in (*BROKER_CASES, *OWN_CASES)
+        for group in case.needs
+        for operation, resource in group
+    }
+    for key, row in PERMISSIONS.items():
+        if row.decider is Decider.BROKER and (key in BROKER_API_KEYS or key >= OWN_KEYS_FROM):
+            for one in row.needs:
+                needs = one.needs if isinstance(one, AnyOf) else (one,)
+                is_of_answer = not all(map(is_refused_with_a_code, needs))
+                for need in () if is_of_answer else needs:
+                    if need.when not in NOT_SERVED:
+                        assert (key, need.operation, need.resource) in asked, (key, need)
+
+
+def is_refused_with_a_code(need: Need) -> bool:
+    """Return whether a request without it has a code in its answer, whatever the answer shows."""
+    return need.scope is Scope.REQUEST or (need.scope is Scope.EACH and bool(need.named_by))
