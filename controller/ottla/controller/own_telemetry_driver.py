@@ -91,6 +91,7 @@ class ControllerTelemetry:
             lambda: render(self.registry.collect()),
             host=self._config.metrics.prometheus_host,
             port=self._config.metrics.prometheus_port,
+            access=self._config.metrics.prometheus_access,
             task_status=task_status,
         )
 

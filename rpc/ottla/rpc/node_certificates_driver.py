@@ -1,16 +1,15 @@
 """The certificate of this node and the CAs it trusts, as gRPC takes them, with every new file.
 
-Read at the start (ConfigError names the setting) and, by the modification times of its files, once
-a second at most while calls are made.  A file that cannot be taken leaves what was read before, and
-is reported once.  gRPC brings its own TLS (BoringSSL) and takes plain PEM: what it cannot honour of
-the settings is refused.
+Read at the start (ConfigError names the setting) and again when the files have changed: looked for
+at each handshake of a server, and once a second at most while a client makes calls.  A file that
+cannot be taken leaves what was read before, and is reported once.  gRPC brings its own TLS
+(BoringSSL) and takes plain PEM: what it cannot honour of the settings is refused.
 """
 
 import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Lock
 
 import grpc
@@ -19,10 +18,8 @@ from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
 from ottla.model.settings import tls
 from ottla.model.settings.tls import TlsConfig
+from ottla.model.tls.changed_files_driver import ChangedFiles
 from ottla.model.tls.context_driver import TlsMaterial, read_material, server_context
-
-LOOK_INTERVAL_S = 1.0
-"""How often files are looked at, at most: shorter finds a new certificate sooner."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -34,10 +31,8 @@ class NodeCertificates:
         """Read the certificates.  Raises ConfigError where gRPC cannot take them."""
         check_for_grpc(config)
         self._config = config
-        self._now_s = now_s
         self._lock = Lock()
-        self._stamps = self._stamp()
-        self._looked_s = now_s()
+        self._files = ChangedFiles(config.files, now_s=now_s)
         self.material = self._read()
         for warning in self.material.warnings(datetime.now(UTC)):
             _LOGGER.warning("%s", warning)
@@ -49,16 +44,13 @@ class NodeCertificates:
         """The settings."""
         return self._config
 
-    def look(self) -> int:
-        """Take changed files; return the version of what holds now."""
+    def look(self, *, is_due: bool = False) -> int:
+        """Take changed files; return the version of what holds now.
+
+        Files are looked at once a second at most, or now where that `is_due`.
+        """
         with self._lock:
-            now_s = self._now_s()
-            if now_s - self._looked_s < LOOK_INTERVAL_S:
-                return self.version
-            self._looked_s = now_s
-            stamps = self._stamp()
-            if stamps != self._stamps:
-                self._stamps = stamps
+            if self._files.look(is_due=is_due):
                 self._take()
             return self.version
 
@@ -72,9 +64,10 @@ class NodeCertificates:
         served = self.version
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
-            # Called for each handshake, on a thread of gRPC.
+            # Called for each handshake, on a thread of gRPC; the other side may have a new
+            # certificate already, of an authority that only the newest file here trusts.
             nonlocal served
-            version = self.look()
+            version = self.look(is_due=True)
             if version == served:
                 return None
             served = version
@@ -113,17 +106,6 @@ class NodeCertificates:
                 "the certificates for other nodes were read again",
                 extra=event("certificate.loaded", files=", ".join(self._config.files)),
             )
-
-    def _stamp(self) -> list[tuple[int, int, int]]:
-        stamps = []
-        for path in self._config.files:
-            try:
-                found = Path(path).stat()
-            except OSError:
-                stamps.append((0, 0, 0))
-                continue
-            stamps.append((found.st_mtime_ns, found.st_ino, found.st_size))
-        return stamps
 
     def _read(self) -> TlsMaterial:
         """Read what the settings name, and try it; ConfigError where it cannot be used."""

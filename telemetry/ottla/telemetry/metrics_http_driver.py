@@ -1,11 +1,13 @@
-"""Answers Prometheus: GET /metrics over plain HTTP, and nothing else.
+"""Answers Prometheus: GET /metrics over HTTP or HTTPS, and nothing else.
 
 The text is rendered in slices of some milliseconds, between which the process's other tasks run,
 and leaves as it is made; so a scrape neither holds the loop nor the whole text in memory.  What a
 peer may do is bounded: the size of its request, how long it takes, how many there are at once.
-With as many as there may be, who has asked for nothing longest makes room for the next.
+With as many as there may be, who has asked for nothing longest makes room for the next.  Where a
+token or users are set, who shows none of them gets no text.
 """
 
+import logging
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,8 +16,15 @@ from typing import NamedTuple
 import trio
 
 from ottla.model.errors import ConfigError, ProtocolError
+from ottla.model.log_events import event
+from ottla.model.settings.metrics_access import OPEN_ACCESS, MetricsAccess
+from ottla.model.settings.tls import TlsConfig
+from ottla.model.tls.changed_files_driver import ChangedFiles
+from ottla.model.tls.context_driver import server_context
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.prometheus_text import CONTENT_TYPE
+
+_LOGGER = logging.getLogger(__name__)
 
 PATH = "/metrics"
 
@@ -55,6 +64,7 @@ class Head(NamedTuple):
     is_kept_alive: bool
     speaks_chunks: bool
     takes_gzip: bool
+    authorization: str = ""
 
 
 async def serve_metrics(
@@ -62,6 +72,7 @@ async def serve_metrics(
     *,
     host: str,
     port: int,
+    access: MetricsAccess = OPEN_ACCESS,
     errors: UnexpectedErrors | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -76,10 +87,34 @@ async def serve_metrics(
         raise ConfigError(
             "metrics.prometheus.port", f"{address} cannot be opened ({error.strerror or error})"
         ) from error
-    server = MetricsServer(render, errors or UnexpectedErrors())
+    tls = None if access.tls is None else MetricsTls(access.tls)
+    server = MetricsServer(render, errors or UnexpectedErrors(), access, tls)
     bound: int = listeners[0].socket.getsockname()[1]
     task_status.started(bound)
     await trio.serve_listeners(server.serve, listeners)
+
+
+class MetricsTls:
+    """The certificate that scrapers are shown; a new file holds for connections after it."""
+
+    def __init__(self, config: TlsConfig) -> None:
+        """Read certificate and key.  Raises ConfigError where they cannot be used."""
+        self._config = config
+        self._files = ChangedFiles(config.files)
+        self._context = server_context(config)
+
+    def wrapped(self, stream: trio.SocketStream) -> "trio.SSLStream[trio.SocketStream]":
+        """Return the stream behind TLS; the handshake is made with the first read."""
+        if self._files.look():
+            try:
+                self._context = server_context(self._config)
+            except ConfigError as error:
+                _LOGGER.error(
+                    "the certificate of /metrics cannot be taken, so that of before holds: %s",
+                    error,
+                    extra=event("certificate.refused"),
+                )
+        return trio.SSLStream(stream, self._context, server_side=True, https_compatible=True)
 
 
 class MetricsCaller:
@@ -100,19 +135,30 @@ class MetricsCaller:
 class MetricsServer:
     """The connections of all who ask."""
 
-    def __init__(self, render: Render, errors: UnexpectedErrors) -> None:
+    def __init__(
+        self,
+        render: Render,
+        errors: UnexpectedErrors,
+        access: MetricsAccess = OPEN_ACCESS,
+        tls: MetricsTls | None = None,
+    ) -> None:
         self._render = render
         self._errors = errors
+        self._access = access
+        self._tls = tls
         self._callers: dict[MetricsCaller, None] = {}
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, socket: trio.SocketStream) -> None:
         """Answer one connection's requests until it ends."""
         caller = MetricsCaller()
+        stream: trio.abc.Stream = socket
         try:
             if len(self._callers) >= CONNECTION_COUNT_MAX and not self._make_room():
                 await _refuse(stream, "503 Service Unavailable")
                 return
             self._callers[caller] = None
+            if self._tls is not None:
+                stream = self._tls.wrapped(socket)
             with caller.scope:
                 await self._serve_requests(stream, caller)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
@@ -123,7 +169,7 @@ class MetricsServer:
             self._errors.note("connection", "to /metrics", error)
         finally:
             self._callers.pop(caller, None)
-            await trio.aclose_forcefully(stream)
+            await trio.aclose_forcefully(socket)
 
     def _make_room(self) -> bool:
         """Drop who has asked for nothing longest, else who has been read to for too long."""
@@ -140,7 +186,7 @@ class MetricsServer:
         dropped.scope.cancel()
         return True
 
-    async def _serve_requests(self, stream: trio.SocketStream, caller: MetricsCaller) -> None:
+    async def _serve_requests(self, stream: trio.abc.Stream, caller: MetricsCaller) -> None:
         timeout_s = REQUEST_TIMEOUT_S
         held = bytearray()
         while True:
@@ -156,14 +202,18 @@ class MetricsServer:
             if head.method != "GET":
                 await _refuse(stream, "405 Method Not Allowed", "Allow: GET\r\n")
                 return
+            if not self._access.allows(head.authorization):
+                fields = f"WWW-Authenticate: {self._access.challenge}\r\n"
+                await _refuse(stream, "401 Unauthorized", fields)
+                return
             await self._answer(stream, head)
             if not head.is_kept_alive:
                 with trio.fail_after(REQUEST_TIMEOUT_S):
-                    await stream.send_eof()
+                    await _end(stream)
                 return
             timeout_s = IDLE_TIMEOUT_S
 
-    async def _answer(self, stream: trio.SocketStream, head: Head) -> None:
+    async def _answer(self, stream: trio.abc.Stream, head: Head) -> None:
         fields = [
             "HTTP/1.1 200 OK",
             f"Content-Type: {CONTENT_TYPE}",
@@ -192,7 +242,7 @@ class MetricsServer:
         await _send(stream, _chunk(text, head) + last)
 
 
-async def _next_head(stream: trio.SocketStream, held: bytearray) -> Head | None:
+async def _next_head(stream: trio.abc.Stream, held: bytearray) -> Head | None:
     """Return the next request's head, None when the peer has ended; ProtocolError for nonsense."""
     while (end := held.find(b"\r\n\r\n")) < 0:
         if len(held) > HEAD_BYTES_MAX:
@@ -218,7 +268,9 @@ def parse_head(data: bytes) -> Head:
         name, colon, value = line.partition(":")
         if not colon or name != name.strip():
             raise ProtocolError(f"header field {line[:100]!r}")
-        fields[name.lower()] = value.strip().lower()
+        fields[name.lower()] = value.strip()
+    authorization = fields.pop("authorization", "")
+    fields = {name: value.lower() for name, value in fields.items()}
     has_body = fields.get("content-length", "0") != "0" or "transfer-encoding" in fields
     is_newest = version != "HTTP/1.0"
     return Head(
@@ -228,6 +280,7 @@ def parse_head(data: bytes) -> Head:
         is_kept_alive=is_newest and "close" not in fields.get("connection", "") and not has_body,
         speaks_chunks=is_newest,
         takes_gzip=_takes_gzip(fields.get("accept-encoding", "")),
+        authorization=authorization,
     )
 
 
@@ -245,17 +298,25 @@ def _chunk(text: bytearray, head: Head) -> bytes:
     return b"%x\r\n%b\r\n" % (len(text), bytes(text))
 
 
-async def _send(stream: trio.SocketStream, data: bytes) -> None:
+async def _send(stream: trio.abc.Stream, data: bytes) -> None:
     with trio.fail_after(REQUEST_TIMEOUT_S):
         await stream.send_all(data)
 
 
-async def _refuse(stream: trio.SocketStream, status: str, fields: str = "") -> None:
+async def _refuse(stream: trio.abc.Stream, status: str, fields: str = "") -> None:
     """Say no and say goodbye; a peer that does not listen is left."""
     text = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n{fields}\r\n"
     try:
         with trio.move_on_after(REQUEST_TIMEOUT_S):
             await stream.send_all(text.encode())
-            await stream.send_eof()
+            await _end(stream)
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         pass
+
+
+async def _end(stream: trio.abc.Stream) -> None:
+    """Say that nothing more comes: by TLS's own word, or by the end of the socket's stream."""
+    if isinstance(stream, trio.SocketStream):
+        await stream.send_eof()
+    else:
+        await stream.aclose()

@@ -88,6 +88,7 @@ class BrokerTelemetry:
             lambda: render_all(self.registry.collect(), self._clients.series.rows()),
             host=settings.prometheus_host,
             port=settings.prometheus_port,
+            access=settings.prometheus_access,
             errors=self._errors,
             task_status=task_status,
         )

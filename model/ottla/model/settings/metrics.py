@@ -1,8 +1,17 @@
 """How one process, broker or controller, shows what it counts and what its requests do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ottla.model.errors import ConfigError
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.settings.metrics_access import (
+    OPEN_ACCESS,
+    MetricsAccess,
+    metrics_access,
+    parse_token,
+    parse_users,
+)
 
 OFF = -1
 
@@ -25,6 +34,35 @@ class MetricsConfig:
         kind=SettingKind.STRING,
         doc="Ottla's own: the address of that port; every interface when not set.",
     )
+    prometheus_certificate: str | None = setting(
+        None,
+        key="metrics.prometheus.ssl.keystore.location",
+        kind=SettingKind.STRING,
+        doc="Ottla's own: a PEM file with private key and certificate, by which that port is "
+        "served over HTTPS; it must not be readable by all. A new file holds at once.",
+    )
+    prometheus_trust: str | None = setting(
+        None,
+        key="metrics.prometheus.ssl.truststore.location",
+        kind=SettingKind.STRING,
+        doc="Ottla's own: a PEM file of CAs; who asks for metrics must show a certificate of one "
+        "of them.",
+    )
+    prometheus_token: str | None = setting(
+        None,
+        key="metrics.prometheus.bearer.token",
+        kind=SettingKind.PASSWORD,
+        parse=parse_token,
+        doc="Ottla's own: the token that who asks for metrics must show (Authorization: Bearer).",
+    )
+    prometheus_users: Mapping[str, str] | None = setting(
+        None,
+        key="metrics.prometheus.basic.users",
+        kind=SettingKind.PASSWORD,
+        parse=parse_users,
+        doc="Ottla's own: users who may ask for metrics (Authorization: Basic), NAME:PASSWORD "
+        "each.",
+    )
 
     otlp_interval_ms: int = setting(
         60_000,
@@ -43,7 +81,29 @@ class MetricsConfig:
         "trace. It needs the extra otel.",
     )
 
+    def __post_init__(self) -> None:
+        """Refuse rules of access to what is not served, and those that lack something."""
+        if self.prometheus_access != OPEN_ACCESS and not self.is_prometheus_served:
+            raise ConfigError(
+                "metrics.prometheus.port",
+                "is not set, and metrics.prometheus.* says who may ask there; set the port, or "
+                "take them out",
+            )
+
     @property
     def is_prometheus_served(self) -> bool:
         """Whether anybody may ask for metrics."""
         return self.prometheus_port != OFF
+
+    @property
+    def prometheus_access(self) -> MetricsAccess:
+        """Who may ask, and by which certificate the port is known.
+
+        Raises ConfigError where a setting is there without the one that it needs.
+        """
+        return metrics_access(
+            certificate=self.prometheus_certificate,
+            trust=self.prometheus_trust,
+            token=self.prometheus_token,
+            users=self.prometheus_users or {},
+        )

@@ -2,5 +2,6 @@
 
 certificate.py         what an X.509 certificate says: subject, names, and when it holds
 principal_mapping.py   the user that a certificate's distinguished name stands for
+changed_files_driver.py  notices new files
 context_driver.py      reads certificates and keys, and makes the contexts of servers and clients
 """

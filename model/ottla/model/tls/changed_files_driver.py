@@ -1,0 +1,42 @@
+"""Whether files have changed since they were read, looked at once in a while at most."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+LOOK_INTERVAL_S = 1.0
+"""How often files are looked at, at most: shorter finds a new certificate sooner."""
+
+Stamp = tuple[int, int, int]
+
+
+class ChangedFiles:
+    """Some files as they were when they were last seen changed."""
+
+    def __init__(
+        self, paths: Sequence[str], *, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._paths = tuple(paths)
+        self._now_s = now_s
+        self._looked_s = now_s()
+        self._stamps = self._stamped()
+
+    def look(self, *, is_due: bool = False) -> bool:
+        """Return whether any file has changed since this last said so."""
+        now_s = self._now_s()
+        if now_s - self._looked_s < LOOK_INTERVAL_S and not is_due:
+            return False
+        self._looked_s = now_s
+        before, self._stamps = self._stamps, self._stamped()
+        return self._stamps != before
+
+    def _stamped(self) -> list[Stamp | None]:
+        return [_stamp_of(path) for path in self._paths]
+
+
+def _stamp_of(path: str) -> Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
