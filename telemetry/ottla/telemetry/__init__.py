@@ -36,4 +36,5 @@ loop_pause_driver.py      how long the loop is held, and idle
 own_otlp.py               a registry as OTLP
 own_metrics_driver.py     sends that to collectors
 otel_sdk_driver.py        OpenTelemetry's SDK, which sends spans to collectors
+watched_exporter_driver.py  its exporters, whose outages are logged once
 """

