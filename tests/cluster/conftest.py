@@ -6,6 +6,7 @@ alone names the first node of it, which is the only one in the clusters of most 
 
 import gc
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -309,6 +310,25 @@ def plan_cluster(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
     for processes in made:
         for log in processes.plan.directory.glob("*.log"):
             assert "Traceback" not in log.read_text(), f"{log}: {log.read_text()[-LAST_WORDS:]}"
+
+
+@pytest.fixture
+def make_small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """A function that mounts a real file system of some bytes; taken down after the test."""
+    made: list[Path] = []
+
+    def make(size_bytes: int) -> Path:
+        path = tmp_path / f"small-{len(made)}"
+        path.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "ottla-test", str(path)]
+        if os.geteuid() != 0 or subprocess.run(command, check=False).returncode != 0:
+            pytest.skip("LOUD: a small file system needs root; the full disk was NOT tested here")
+        made.append(path)
+        return path
+
+    yield make
+    for path in made:
+        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 class Run(NamedTuple):

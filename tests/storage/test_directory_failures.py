@@ -390,3 +390,34 @@ async def test_a_directory_that_fails_during_a_truncation_refuses_it(
             bench.logs.fail_directory(bench.logs.directories[0], "asked for")
         assert outcome in (["done"], ["KAFKA_STORAGE_ERROR"])
         assert log.failure is not None
+
+
+async def test_a_full_disk_is_told_of_its_directory_and_ends_when_there_is_room(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ottla.storage.disk_room_driver")
+    async with opened() as bench:
+        directory = bench.logs.directory_of(A0)
+        assert directory is not None
+        bench.disk.capacity_bytes = bench.disk.used_bytes + 2_000
+        with pytest.raises(RefusedError) as refused:
+            for _ in range(100):
+                append(bench.struck)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert refused.value.message.startswith("the disk of log directory /one is full; retry")
+        assert "Errno" not in refused.value.message
+        with pytest.raises(RefusedError):
+            append(bench.struck)
+        assert directory.room.report().problems[0].startswith("log directory /one is full")
+        await bench.logs.checkpoint_high_watermarks()  # which finds no room either
+        await trio.sleep(60)
+
+        bench.disk.capacity_bytes = None
+        append(bench.struck)
+        await trio.sleep(15)
+        assert directory.room.report().problems == ()
+        assert bench.told == []
+    said = [line.getMessage().split(" (")[0] for line in caplog.records]
+    assert [text for text in said if "/one" in text][:1] == ["log directory /one is full"]
+    assert sum("/one is full" in text for text in said) == 1
+    assert sum("/one has room again" in text for text in said) == 1

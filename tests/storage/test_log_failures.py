@@ -82,7 +82,7 @@ async def test_a_full_disk_refuses_appends_and_leaves_whole_batches(
 
     count = fill(log)
     for _ in range(3):
-        with pytest.raises(RefusedError, match="No space left"):
+        with pytest.raises(RefusedError, match="is full; retry"):
             append(log, batch(b"x"))
 
     assert log.failure is None

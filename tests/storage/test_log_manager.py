@@ -363,6 +363,21 @@ async def test_a_cordoned_directory_takes_a_log_only_where_no_other_one_can(
         assert await place_of(4) == "/one", "the one with fewer logs, as ever"
 
 
+async def test_a_full_directory_takes_a_new_log_only_where_none_has_room(
+    autojump_clock: MockClock,
+) -> None:
+    async with recovered(await formatted_disk()) as logs:
+        one, two = logs.directories
+        one.room.note_refused()
+        for index in range(3):
+            at = TopicPartition("a", index)
+            await logs.create(at, TOPIC_ID, CONFIG)
+            assert logs.directory_of(at) is two
+        two.room.note_refused()
+        await logs.create(TopicPartition("b", 0), TOPIC_ID, CONFIG)
+        assert logs.directory_of(TopicPartition("b", 0)) is one, "the one with fewer logs"
+
+
 async def test_creating_twice_gives_the_same_log_and_never_another_topics(
     autojump_clock: MockClock,
 ) -> None:

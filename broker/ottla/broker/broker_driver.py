@@ -15,7 +15,7 @@ from ottla.broker.authentication.jwks_driver import KeyReader
 from ottla.broker.broker_core import BROKER_API_KEYS, BrokerCore, ReplicaPorts
 from ottla.broker.cluster.assignments_driver import Assignments
 from ottla.broker.cluster.cleaner_api import CleanLogsApi, DescribeCleanerApi, refused_cleaning
-from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
+from ottla.broker.cluster.describe_node import DescribeNodeApi, offline_problems, recovery_of
 from ottla.broker.cluster.drain_api import DrainApi, refused_drain
 from ottla.broker.cluster.dynamic_settings import (
     CLEANER_SETTINGS,
@@ -74,6 +74,7 @@ from ottla.node.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.rpc_seam import Rpc
+from ottla.storage.disk_room import RoomReport
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
@@ -272,6 +273,7 @@ class Broker:
             lifecycle=self.lifecycle.lifecycle,
             table=self.table,
             logs=self.logs,
+            rooms=self._rooms,
             traffic=self.core.traffic,
             times=self.dispatcher.times,
             now_ms=self._clock.monotonic_ms,
@@ -444,8 +446,9 @@ class Broker:
             describe_node=DescribeNodeApi(
                 node_id=self.config.node_id,
                 state=lambda: lifecycle.state.name,
-                recovery=self._recovery,
+                recovery=lambda: recovery_of(self.logs.directories),
                 problems=self._problems,
+                directories=self._rooms,
                 metric_sources=(
                     lambda: self.server.metrics,
                     lambda: self.core.authenticators.metrics,
@@ -488,30 +491,24 @@ class Broker:
         clean = own.guarded(CleanLogsApi(self.logs, now_ms).handle, refused_cleaning)
         self.dispatcher.register(CLEAN_LOGS, clean)
 
-    def _recovery(self) -> list[DirectoryRecovery]:
-        return [
-            DirectoryRecovery(
-                directory.path,
-                directory.progress.remaining_log_count,
-                directory.progress.remaining_segment_count,
-                directory.progress.bytes_total,
-                directory.progress.bytes_done,
-            )
-            for directory in self.logs.directories
-        ]
+    def _rooms(self) -> list[RoomReport]:
+        """Return the room of each directory, that of the metadata log last if it is another one."""
+        rooms = [directory.room for directory in self.logs.directories if directory.is_live]
+        rooms += [] if self.member.room in rooms else [self.member.room]
+        return [room.report() for room in rooms]
 
     def _problems(self) -> Iterator[str]:
         """Yield what does not serve and why, for DescribeNode."""
-        for at, reason in self.logs.offline.items():
-            yield f"{at} is offline: {reason}"
+        offline = self.logs.offline
         for partition in self.table:
             at = TopicPartition(partition.topic, partition.index)
             log = partition.log
             failure = partition.storage_failure if log is None else log.failure
-            if failure is not None and at not in self.logs.offline:
-                yield f"{at} is offline: {failure}"
+            if failure is not None:
+                offline.setdefault(at, failure)
             if partition.damage is not None:
                 yield f"{at} has damaged records: {partition.damage}"
+        yield from offline_problems(offline.items())
         for at, reason in self.logs.cleaner.manager.set_aside.items():
             yield f"{at} is not compacted before 'ottla cleaner retry' or a restart: {reason}"
         yield from self.core.authenticators.problems()

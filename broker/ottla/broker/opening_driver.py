@@ -8,7 +8,7 @@ controller has moved our leaderships.  Leaving by an error is a crash: no clean 
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import trio
 
@@ -40,9 +40,10 @@ from ottla.node.process_driver import (
     freeze_long_lived_objects,
     open_stop_signal,
 )
-from ottla.node.quorum_driver import open_quorum_member
+from ottla.node.quorum_driver import QuorumMember, open_quorum_member
 from ottla.node.seams import NodeSeams
 from ottla.node.seams_driver import real_seams
+from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_of_quorum
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk_seam import Disk
@@ -122,16 +123,7 @@ async def open_broker(
         async with (
             _open_server(open_server, config, dispatcher, clock, disk, connections) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
-            open_quorum_member(
-                disk=disk,
-                metadata_log_dir=config.metadata_directory,
-                identity=identity,
-                config=config.quorum,
-                rpc=rpc,
-                clock=clock,
-                rng=rng,
-                errors=errors,
-            ) as member,
+            _open_member(seams, disk, config, logs, identity, rpc, errors) as member,
             trio.open_nursery() as nursery,
         ):
             broker = Broker(
@@ -155,6 +147,31 @@ async def open_broker(
         lifecycle.become(BrokerState.SHUTTING_DOWN)
         with trio.CancelScope(shield=True):
             await logs.shutdown_cleanly(lifecycle.broker_epoch)
+
+
+def _open_member(
+    seams: NodeSeams,
+    disk: Disk,
+    config: BrokerConfig,
+    logs: LogManager,
+    identity: QuorumIdentity,
+    rpc: Rpc,
+    errors: UnexpectedErrors,
+) -> AbstractAsyncContextManager[QuorumMember]:
+    """Take part in the quorum; the room of a directory of log.dirs is measured once."""
+    path = config.metadata_directory.rstrip("/")
+    return open_quorum_member(
+        disk=disk,
+        metadata_log_dir=config.metadata_directory,
+        identity=identity,
+        config=config.quorum,
+        rpc=rpc,
+        clock=seams.clock,
+        rng=seams.rng,
+        errors=errors,
+        disks=config.disks,
+        room=next((one.room for one in logs.directories if one.path == path), None),
+    )
 
 
 def _connection_quotas(config: BrokerConfig) -> ConnectionQuotas:

@@ -13,6 +13,9 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.rates import WindowShape
+from ottla.model.settings.disks import DiskConfig
+from ottla.node.room_metrics import reserve_families, room_families
+from ottla.storage.disk_room import DiskRoom, RoomReport
 from ottla.telemetry.instruments import (
     Counter,
     Family,
@@ -83,6 +86,8 @@ def controller_registry(
     wall_ms: Callable[[], int],
     now_ms: Callable[[], int],
     mutations: MutationQuotas,
+    room: Callable[[], RoomReport] = lambda: DiskRoom("", DiskConfig()).report(0),
+    reserved_bytes: Callable[[], int] = lambda: 0,
 ) -> Registry:
     """Return a registry that reads these, each when it is asked."""
     registry = Registry()
@@ -90,6 +95,8 @@ def controller_registry(
     registry.register(lambda: _cluster(image()))
     registry.register(lambda: _work(counts, now_ms()))
     registry.register(lambda: _mutations(mutations, now_ms()))
+    registry.register(lambda: room_families([room()]))
+    registry.register(lambda: reserve_families(reserved_bytes()))
     return registry
 
 

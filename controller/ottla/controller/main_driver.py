@@ -103,6 +103,7 @@ async def _serve(
             rpc=rpc,
             clock=clock,
             rng=rng,
+            disks=config.disks,
         ) as member,
         trio.open_nursery() as nursery,
     ):

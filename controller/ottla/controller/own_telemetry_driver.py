@@ -57,6 +57,8 @@ class ControllerTelemetry:
             wall_ms=self._clock.wall_ms,
             now_ms=self._clock.monotonic_ms,
             mutations=controller.mutations,
+            room=member.room.report,
+            reserved_bytes=lambda: member.reserved_bytes,
         )
         registry.register(lambda: quorum_families(member, self._clock.monotonic_ms()))
         self.pauses.register(registry)

@@ -7,7 +7,7 @@ snapshot kept.
 
 import errno
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
@@ -43,6 +43,12 @@ EPOCH_OF_NOTHING = Epoch(0)
 ROLL_BYTES = 16 * KIB
 """Taken from the reserve beside what is written: a roll's first index entries, a directory's
 growth, whole blocks."""
+
+NO_ROOM = "the metadata log has no room, and nothing is left of reserved.space"
+NO_ROOM_TO_VOTE = (
+    "there is no room to remember votes and epochs: this node is silent until there is"
+)
+NO_ROOM_FOR_SNAPSHOT = "there is no room for the leader's snapshot: this node waits until there is"
 
 OPENING_BYTES = 256 * KIB
 """Taken from the reserve for an opening of the log: it writes indexes again."""
@@ -130,6 +136,7 @@ class MetadataLog:
         self.lacks_room = False
         """The disk had no room for what was to be appended last, and nothing is left in reserve."""
         self._clock = clock
+        self._unsaid = {NO_ROOM_TO_VOTE, NO_ROOM_FOR_SNAPSHOT}
         self._part: DiskFile | None = None
         self.voters: VoterSet | None = None
         """The voters that the latest snapshot names, to be named by the next one too."""
@@ -226,7 +233,7 @@ class MetadataLog:
                 if self._reserve.give(_size_of(append) + ROLL_BYTES):
                     continue
                 if not self.lacks_room:
-                    _LOGGER.error("the metadata log has no room: %s", refusal.message)
+                    _LOGGER.error(NO_ROOM)
                 self.lacks_room = True
             else:
                 if self.lacks_room:
@@ -260,7 +267,7 @@ class MetadataLog:
             if not _is_for_want_of_room(refusal):
                 raise
             if not self.awaits_flush:
-                _LOGGER.error("the metadata log has no room to flush: %s", refusal.message)
+                _LOGGER.error("the metadata log has no room to flush")
             self.awaits_flush = True
         return self.flushed_offset
 
@@ -288,10 +295,20 @@ class MetadataLog:
                 if not is_disk_full(error):
                     raise
                 if not self._reserve.give(len(data) + ROLL_BYTES, is_for_election=True):
-                    _LOGGER.error("no room to remember votes and epochs: %s", error)
+                    self._say_once(NO_ROOM_TO_VOTE)
                     return True
             else:
+                self._unsaid.add(NO_ROOM_TO_VOTE)
                 return False
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes that are kept for a full disk."""
+        return self._reserve.left_bytes
+
+    def when_disk_full(self, listener: Callable[[], None]) -> None:
+        """Call `listener` each time that the disk had no room."""
+        self._reserve.on_needed = listener
 
     async def keep_reserve(self) -> None:
         """Fill up what is kept for a full disk; OSError when the disk fails."""
@@ -334,10 +351,17 @@ class MetadataLog:
                 if not is_disk_full(error):
                     raise
                 if not self._reserve.give(len(chunk.data) + ROLL_BYTES):
-                    _LOGGER.error("no room for the leader's snapshot: %s", error)
+                    self._say_once(NO_ROOM_FOR_SNAPSHOT)
                     return False
             else:
+                self._unsaid.add(NO_ROOM_FOR_SNAPSHOT)
                 return True
+
+    def _say_once(self, sentence: str) -> None:
+        """Log a sentence, unless it was logged since that was done last."""
+        if sentence in self._unsaid:
+            self._unsaid.remove(sentence)
+            _LOGGER.error(sentence)
 
     def note_high_watermark(self, offset: Offset) -> None:
         """Tell the log what is committed, above which it never deletes."""
@@ -403,7 +427,7 @@ class MetadataLog:
                     raise
                 if self._reserve.give(ROLL_BYTES):
                     continue
-                _LOGGER.error("the metadata log is not closed in order: %s", refusal.message)
+                _LOGGER.error("the metadata log is not closed in order: its disk is full")
                 self._log.abandon()
             return
 

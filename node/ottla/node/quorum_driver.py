@@ -22,6 +22,7 @@ from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Clock, Rng
+from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.image_loader_driver import ImageLoader
@@ -30,6 +31,7 @@ from ottla.node.peer_troubles import PeerTroubles
 from ottla.node.quorum_meter import QuorumMeter
 from ottla.node.quorum_ports_driver import NO_ROOM_PAUSE_MS, QuorumPorts, stopping
 from ottla.node.record_batches import batch_of
+from ottla.node.reserved_space import RESERVED_BYTES
 from ottla.node.snapshot_driver import SnapshotWriter
 from ottla.raft.effects import Disbelief, Outgoing, RoleChange
 from ottla.raft.events import (
@@ -56,6 +58,8 @@ from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.quorum_client import QuorumClient
 from ottla.rpc.rpc_seam import Rpc
+from ottla.storage.disk_room import OF_METADATA, RoomState, amount
+from ottla.storage.disk_room_driver import MeasuredRoom
 from ottla.storage.disk_seam import Disk
 
 _LOGGER = logging.getLogger(__name__)
@@ -83,9 +87,12 @@ class QuorumMember:
         identity: QuorumIdentity,
         clock: Clock,
         nursery: trio.Nursery,
+        room: MeasuredRoom,
         errors: UnexpectedErrors | None = None,
     ) -> None:
         self.identity = identity
+        self.room = room
+        """The room on the disk of the metadata log."""
         self._log = log
         self._core = core
         self._config = config
@@ -94,6 +101,7 @@ class QuorumMember:
         self._clock = clock
         self._nursery = nursery
         self._errors = errors or UnexpectedErrors()
+        log.when_disk_full(room.note_refused)
         self._loader = ImageLoader(log, self._errors)
         self._snapshots = SnapshotWriter(log, self._loader, config, clock)
         self._loader.introduce_when(lambda: self.is_caught_up)
@@ -200,8 +208,19 @@ class QuorumMember:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what keeps controllers from working with this node, and no retry cures."""
-        return self._troubles.problems
+        """Return what keeps this node from its work at the quorum, and no retry cures."""
+        if self.room.known.state is not RoomState.FULL:
+            return self._troubles.problems
+        left, all_of_it = amount(self.reserved_bytes), amount(RESERVED_BYTES)
+        kept = (
+            f"{left} of {all_of_it} of reserved.space are left, by which the metadata log goes on"
+        )
+        return (*self._troubles.problems, kept)
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes that are kept for a full disk of the metadata log."""
+        return self._log.reserved_bytes
 
     def describe(self) -> QuorumProgress | None:
         """Return who has got how far; None unless this node leads."""
@@ -456,12 +475,19 @@ async def open_quorum_member(
     clock: Clock,
     rng: Rng,
     errors: UnexpectedErrors | None = None,
+    disks: DiskConfig | None = None,
+    room: MeasuredRoom | None = None,
 ) -> AsyncIterator[QuorumMember]:
     """Take part in the quorum, as voter or observer, for the length of the `with`.
 
+    `room` is that of the directory where somebody else measures it; by default this member does,
+    by the bounds of `disks`.
     Leaving it by an error leaves the log as after a crash; it is recovered at the next start.
     """
     log = await open_metadata_log(disk, metadata_log_dir, config=config, clock=clock)
+    own_room = None
+    if room is None:
+        room = own_room = MeasuredRoom(disk, metadata_log_dir, disks or DiskConfig(), OF_METADATA)
     try:
         election = await log.read_election()
         core = QuorumCore(config, identity, log, election, rng, clock.monotonic_ms())
@@ -475,8 +501,12 @@ async def open_quorum_member(
                 identity=identity,
                 clock=clock,
                 nursery=nursery,
+                room=room,
                 errors=errors,
             )
+            if own_room is not None:
+                name = "room for the metadata"
+                nursery.start_soon(keep_running, name, own_room.run, errors or UnexpectedErrors())
             member.add_publisher(ChangeLog(identity.node_id, lambda: member.is_leader))
             await member.start()
             try:

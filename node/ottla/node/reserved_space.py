@@ -6,6 +6,8 @@ take that first; it grows again when there is room.  So a node on a full disk fo
 learns which topics are deleted, and starts again, until somebody has made room.
 """
 
+from collections.abc import Callable
+
 from ottla.model.limits import KIB, MIB
 from ottla.storage.disk_errors import is_disk_full
 from ottla.storage.disk_seam import Disk, DiskFile
@@ -29,6 +31,10 @@ class ReservedSpace:
         self._disk = disk
         self._directory = directory
         self._path = f"{directory}/{RESERVED_FILE}"
+        self.left_bytes = 0
+        """What it held when it was looked at last."""
+        self.on_needed: Callable[[], None] = lambda: None
+        """Called each time that the disk had no room."""
 
     async def keep(self) -> None:
         """Fill the file up, where the volume has room for that and as much again.
@@ -36,6 +42,8 @@ class ReservedSpace:
         Raises OSError if the disk fails.
         """
         space = await self._disk.space(self._directory)
+        if self._disk.exists(self._path):
+            self._look()
         if space.usable_bytes < 2 * RESERVED_BYTES:
             return
         file = self._disk.open(self._path, create=True)
@@ -43,6 +51,7 @@ class ReservedSpace:
             zeros = memoryview(bytes(PIECE_BYTES))
             while (size_bytes := file.size_bytes) < RESERVED_BYTES:
                 file.pwrite(size_bytes, [zeros[: RESERVED_BYTES - size_bytes]])
+                self.left_bytes = file.size_bytes
         except OSError as error:
             if not is_disk_full(error):
                 raise
@@ -51,11 +60,21 @@ class ReservedSpace:
 
     def give(self, size_bytes: int, *, is_for_election: bool = False) -> bool:
         """Give some of the space to whoever writes next; return False when nothing is left."""
+        self.on_needed()
         if not self._disk.exists(self._path):
             return False
         file = self._disk.open(self._path)
         try:
-            return _cut(file, size_bytes, 0 if is_for_election else ELECTION_BYTES)
+            has_given = _cut(file, size_bytes, 0 if is_for_election else ELECTION_BYTES)
+            self.left_bytes = file.size_bytes
+            return has_given
+        finally:
+            file.close()
+
+    def _look(self) -> None:
+        file = self._disk.open(self._path)
+        try:
+            self.left_bytes = file.size_bytes
         finally:
             file.close()
 

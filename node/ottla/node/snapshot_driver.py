@@ -49,7 +49,7 @@ class SnapshotWriter:
                     raise
                 # It stays due by its bytes and time from here on; the log keeps what it would have
                 # let go of.
-                _LOGGER.error("no room for a snapshot of the metadata: %s", error)
+                _LOGGER.error("there is no room for a snapshot of the metadata")
 
     async def write(self) -> None:
         """Write a snapshot of the image as it is now."""

@@ -55,13 +55,15 @@ cache.  What the device reads at once does not hang on it."""
 class _Workers:
     """The threads of one directory."""
 
-    __slots__ = ("fsync", "other", "read", "said_slow_at")
+    __slots__ = ("fsync", "other", "read", "said_slow_at", "space")
 
     def __init__(self) -> None:
         self.said_slow_at = -math.inf
         self.fsync = trio.CapacityLimiter(FSYNC_WORKERS_PER_DIRECTORY)
         self.read = trio.CapacityLimiter(READ_WORKERS_PER_DIRECTORY)
         self.other = trio.CapacityLimiter(1)
+        self.space = trio.CapacityLimiter(1)
+        """Of its own: the removal of a huge topic is no disk that hangs."""
 
     def warn_slow(self, path: str, took_s: float) -> None:
         """Log a slow flush, unless one was logged lately."""
@@ -267,8 +269,12 @@ class RealDisk:
         return await self._run(path, os.path.isdir, path)
 
     async def space(self, path: str) -> Space:
-        """Return the room on the volume that holds the path."""
-        return await self._run(path, _space, path)
+        """Return the room on the volume that holds the path.
+
+        Cancelled at once, also while the volume does not answer: its thread changes nothing.
+        """
+        limiter = self._workers_of(path).space
+        return await trio.to_thread.run_sync(_space, path, limiter=limiter, abandon_on_cancel=True)
 
     async def makedirs(self, path: str) -> None:
         """Make a directory and its parents."""

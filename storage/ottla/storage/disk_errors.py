@@ -49,3 +49,10 @@ def is_unopened(error: OSError) -> bool:
 def is_disk_full(error: OSError) -> bool:
     """Return whether an error is for want of room."""
     return meaning_of(error) is DiskError.FULL
+
+
+def in_words(error: OSError) -> str:
+    """Return what went wrong, for people: without the number, and without what Python adds."""
+    if is_disk_full(error):
+        return DiskError.FULL.value
+    return str(error) if error.strerror is None else error.strerror

@@ -12,6 +12,7 @@ import trio
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.seams import Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.disks import DiskConfig
 from ottla.storage.checkpoints_driver import Checkpoints
 from ottla.storage.clean_shutdown import (
     CLEAN_SHUTDOWN_FILE,
@@ -20,6 +21,9 @@ from ottla.storage.clean_shutdown import (
     parse_clean_shutdown,
 )
 from ottla.storage.directory_lock_driver import lock_directory, unlock_directory
+from ottla.storage.disk_errors import is_disk_full, meaning_of
+from ottla.storage.disk_room import RoomState
+from ottla.storage.disk_room_driver import MeasuredRoom
 from ottla.storage.disk_seam import Disk, DiskFile, Space
 from ottla.storage.meta_properties import (
     META_PROPERTIES_FILE,
@@ -49,8 +53,9 @@ class RecoveryProgress:
 class LogDirectory:
     """One directory that this process holds locked."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, bounds: DiskConfig | None = None) -> None:
         self.path = path
+        self.room = MeasuredRoom(disk, path, bounds or DiskConfig())
         self.identity: MetaProperties | None = None
         self.failure: str | None = None
         """Why the directory is offline; None while it serves."""
@@ -75,6 +80,11 @@ class LogDirectory:
         return self.failure is None
 
     @property
+    def is_full(self) -> bool:
+        """Whether its disk has no room."""
+        return self.room.known.state is RoomState.FULL
+
+    @property
     def directory_id(self) -> UUID | None:
         """Return the directory's id, by which the cluster places replicas on disks."""
         return None if self.identity is None else self.identity.directory_id
@@ -96,6 +106,13 @@ class LogDirectory:
             _LOGGER.error("log directory is offline: %s", reason)
         self.release()
 
+    def note_passing(self, error: OSError) -> None:
+        """Log an error that passes by itself; of a full disk the room knows what to say, once."""
+        if is_disk_full(error):
+            self.room.note_refused()
+        else:
+            _LOGGER.error("%s: %s: %s", self.path, meaning_of(error).value, error)
+
     def release(self) -> None:
         """Give the lock up."""
         if self._lock_file is not None:
@@ -103,8 +120,8 @@ class LogDirectory:
             self._lock_file = None
 
     async def space(self) -> Space:
-        """Return the room on the directory's volume."""
-        return await self._disk.space(self.path)
+        """Return the room on the directory's volume, the last known one while its disk hangs."""
+        return await self.room.fresh()
 
     async def write_identity(self, identity: MetaProperties) -> None:
         """Make the directory this node's own."""
@@ -153,7 +170,9 @@ async def open_directories(
     """
     if len(set(config.log_dirs)) < len(config.log_dirs):
         raise ConfigError("log.dirs", "names a directory twice")
-    directories = tuple(LogDirectory(disk, path.rstrip("/")) for path in config.log_dirs)
+    directories = tuple(
+        LogDirectory(disk, path.rstrip("/"), config.disks) for path in config.log_dirs
+    )
     try:
         for directory in directories:
             await directory.open()

@@ -8,7 +8,17 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.storage.disk_errors import is_disk_failure
+from ottla.storage.disk_errors import in_words, is_disk_failure, is_disk_full
+
+NO_ROOM = (
+    "the disk of log directory {} is full; retry, for the partition takes records again as soon as "
+    "there is room; to make room, shorten retention, delete topics or enlarge the volume "
+    "('ottla status' has the numbers)"
+)
+
+
+class NoRoomError(RefusedError):
+    """A refusal for want of room; the room of the directory has told it to the operator."""
 
 
 class LogFailures:
@@ -21,6 +31,8 @@ class LogFailures:
         self.on_disk_failed: Callable[[LogFailures], None] = lambda log: None
         """Called once when a file of the log failed, with `failure` set: the manager then fails the
         whole directory, for what is on a disk that failed once is not trusted."""
+        self.on_disk_full: Callable[[], None] = lambda: None
+        """Called each time that the disk had no room."""
 
     def _check_online(self) -> None:
         if self.failure is not None:
@@ -32,15 +44,17 @@ class LogFailures:
 
     def _refuse(self, error: OSError) -> NoReturn:
         """Answer a disk's error; a failure of the disk takes the log offline."""
-        if is_disk_failure(error):
+        if is_disk_full(error):
+            self.on_disk_full()
+        elif is_disk_failure(error):
             self._fail_disk(f"{self.directory}: {error}")
-        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
+        raise refusal_of(error, self.directory.rpartition("/")[0], self.directory) from error
 
     def _fail_by(self, error: OSError, where: str) -> None:
         """Take the log offline for an error that left it half changed, whatever the error was."""
         if is_disk_failure(error):
             self._fail_disk(f"{where}: {error}")
-        self._fail(f"{where}: {error}")
+        self._fail(f"{where}: {in_words(error)}")
 
     def _fail_disk(self, reason: str) -> None:
         """Take the log offline and report that its disk failed; the first reason stays."""
@@ -51,3 +65,10 @@ class LogFailures:
     def _fail(self, reason: str) -> None:
         if self.failure is None:
             self.failure = reason
+
+
+def refusal_of(error: OSError, log_directory: str, path: str = "") -> RefusedError:
+    """Return the refusal of what a disk's error kept from being done, with what to do about it."""
+    if is_disk_full(error):
+        return NoRoomError(ErrorCode.KAFKA_STORAGE_ERROR, NO_ROOM.format(log_directory))
+    return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}" if path else str(error))

@@ -26,13 +26,14 @@ from ottla.storage.checkpoints_driver import CheckpointLine
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner
 from ottla.storage.delayed_removal_driver import DelayedRemoval
-from ottla.storage.disk_errors import is_disk_failure, meaning_of
+from ottla.storage.disk_errors import is_disk_failure
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log
 from ottla.storage.log_checkpoints import CHECKPOINTS, lines_of
 from ottla.storage.log_cleaning_driver import open_cleaner
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LOGS_MADE_AT_ONCE, LogDirectory, open_directories
+from ottla.storage.log_failures import refusal_of
 from ottla.storage.log_moves_driver import LogMoves
 from ottla.storage.log_names_driver import free_name, make_log, wait_until_idle
 from ottla.storage.log_placement import Placed, choose_log, choose_place
@@ -170,11 +171,6 @@ class LogManager:
         epochs = {directory.previous_broker_epoch for directory in self._live_directories()}
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
-    @property
-    def recovery_progress(self) -> list[LogDirectory]:
-        """Return the directories; each one's `progress` tells how far its recovery is."""
-        return list(self.directories)
-
     def _live_directories(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.is_live]
 
@@ -274,6 +270,7 @@ class LogManager:
         self.cleaner.watch(partition, log)
         log.on_roll = lambda rolled: self.request_flush(partition)
         log.on_disk_failed = lambda failed: self.fail_directory(directory, failed.failure or "")
+        log.on_disk_full = directory.room.note_refused
         log.remove_later = self._upkeep[directory].removal.add
         log.on_log_start_raised = lambda raised: self._keep_log_start(directory, partition, log)
         log.on_recede = lambda cut: self.write_checkpoint(directory, RECOVERY_POINT_FILE)
@@ -320,7 +317,7 @@ class LogManager:
                     )
             except OSError as error:
                 self.judge(directory, error)
-                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+                raise refusal_of(error, directory.path) from error
             finally:
                 del self._making[partition]
             if not directory.is_live:  # it failed while we awaited
@@ -384,7 +381,7 @@ class LogManager:
             target = await free_name(self._disk, self._rng, directory, partition)
         except OSError as error:
             self.judge(directory, error)
-            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise refusal_of(error, directory.path) from error
         if target is not None:
             self._start_removal(directory, target, delay_ms=delay_ms)
 
@@ -425,7 +422,7 @@ class LogManager:
         if is_disk_failure(error):
             self.fail_directory(directory, error.strerror or str(error))
         else:
-            _LOGGER.error("%s: %s: %s", directory.path, meaning_of(error).value, error)
+            directory.note_passing(error)
 
     def on_file_error(self, path: str, error: OSError) -> None:
         """Judge an error of a file that was met outside of its log, as by who sends a slice."""
@@ -471,6 +468,7 @@ class LogManager:
             logs=lambda: self.in_directory(directory),
             write_checkpoint=lambda name: self._checkpoint_if_recovered(directory, name),
             flush_idle=lambda: self._flush_idle(directory),
+            measure_room=directory.room.run,
             removal=DelayedRemoval(self._disk, lambda error: self.judge(directory, error)),
         )
 

@@ -3,7 +3,8 @@
 Pure.  An empty log in place of one that lies on a missing disk would be taken for a replica that
 has all it ever had, and could be elected.  So a log is made without question only for a replica
 that holds nothing which counts; any other has its place, and stays offline while that is missing.
-A cordoned directory takes a log only where no other one serves, or as the one the cluster knows.
+A cordoned directory takes a log only where no other one serves, or as the one the cluster knows;
+a full one where none has room.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,11 @@ class CandidateDirectory(Protocol):
     @property
     def is_live(self) -> bool:
         """Whether the directory serves."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its disk has no room."""
         ...
 
     @property
@@ -70,6 +76,7 @@ def choose_place(
             ErrorCode.KAFKA_STORAGE_ERROR, f"its log may lie in {offline}, which is offline"
         )
     open_to_all = [index for index in live if not places[index].is_cordoned] or live
+    open_to_all = [index for index in open_to_all if not places[index].is_full] or open_to_all
     if len(open_to_all) == 1:
         return open_to_all[0]
     count_of = counts()

@@ -57,11 +57,13 @@ class DirectoryUpkeep:
         logs: Callable[[], Iterator[tuple[TopicPartition, Log]]],
         write_checkpoint: Callable[[str], Awaitable[None]],
         flush_idle: Callable[[], Awaitable[None]],
+        measure_room: Callable[[], Awaitable[None]],
         removal: DelayedRemoval,
     ) -> None:
         """`logs` yields those of the directory; `write_checkpoint` writes one by its name.
 
-        `flush_idle` has descriptors given back that are open for unflushed writes alone.
+        `flush_idle` has descriptors given back that are open for unflushed writes alone, and
+        `measure_room` keeps measuring the room that is left.
         """
         self.removal = removal
         self._path = path
@@ -71,6 +73,7 @@ class DirectoryUpkeep:
         self._logs = logs
         self._write_checkpoint = write_checkpoint
         self._flush_idle = flush_idle
+        self._measure_room = measure_room
         self._to_flush: dict[TopicPartition, Log] = {}
         self._flush_wanted = trio.Event()
         self._retention_wanted = trio.Event()
@@ -101,6 +104,7 @@ class DirectoryUpkeep:
             self._keep_running(nursery, "flushes", self._flush_requested)
             self._keep_running(nursery, "retention", self._apply_retention)
             self._keep_running(nursery, "removals", self.removal.run)
+            self._keep_running(nursery, "room", self._measure_room)
 
     def _keep_running(
         self, nursery: trio.Nursery, name: str, work: Callable[[], Awaitable[object]]

@@ -66,6 +66,13 @@ def test_a_cluster_without_fault_has_no_reason_and_no_warning() -> None:
     assert warnings_of(survey()) == []
 
 
+def test_the_warnings_of_a_broker_are_the_clusters_and_no_reason() -> None:
+    found = survey(brokers=[broker(1, warnings=["log directory /d fills up"]), broker(2)])
+
+    assert reasons_of(found) == []
+    assert warnings_of(found) == ["broker 1: log directory /d fills up"]
+
+
 def test_a_voter_that_is_silent_for_too_long_is_named() -> None:
     found = survey(quorum=quorum(voter(102, SILENT_AFTER_MS), voter(103, SILENT_AFTER_MS + 1)))
 

@@ -273,6 +273,21 @@ def test_a_record_that_was_not_delivered_in_time_has_failed() -> None:
     assert not gathered.is_identity_due
 
 
+def test_one_that_timed_out_says_why_its_last_attempt_was_refused() -> None:
+    gathered = accumulator(delivery_timeout_ms=1_000, request_timeout_ms=500)
+    put(gathered, now_ms=0)
+    (batch,) = gathered.drain(BOTH, 10)
+    gathered.on_answer(batch, ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full", 20)
+
+    gathered.expire(1_000)
+
+    assert batch.failure is not None
+    assert batch.failure.message == (
+        "t-0: not delivered in 1000 ms (1 attempts); "
+        "the last: KAFKA_STORAGE_ERROR: the disk is full"
+    )
+
+
 def test_one_that_timed_out_after_an_attempt_may_be_there_and_ends_the_epoch() -> None:
     gathered = accumulator(delivery_timeout_ms=1_000, request_timeout_ms=500)
     put(gathered, now_ms=0)

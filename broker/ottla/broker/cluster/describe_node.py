@@ -1,19 +1,26 @@
 """DescribeNode (our own, key 20000): what this process is doing, from before it serves.  Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.broker.network.dispatch import RequestContext
-from ottla.model.ids import NodeId
+from ottla.model.ids import NodeId, TopicPartition
+from ottla.storage.disk_room import RoomReport
+from ottla.storage.log_directory_driver import LogDirectory
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
+    NodeDirectory,
     NodeMetric,
     RecoveringLogDir,
 )
 
 PROBLEMS_MAX = 100
 """A broker with ten thousand offline partitions need not name them all."""
+
+
+NAMES_SHOWN = 3
 
 
 class DirectoryRecovery(NamedTuple):
@@ -26,12 +33,39 @@ class DirectoryRecovery(NamedTuple):
     bytes_done: int
 
 
+def recovery_of(directories: Iterable[LogDirectory]) -> list[DirectoryRecovery]:
+    """Return how far the recovery of each log directory has come."""
+    return [
+        DirectoryRecovery(
+            directory.path,
+            directory.progress.remaining_log_count,
+            directory.progress.remaining_segment_count,
+            directory.progress.bytes_total,
+            directory.progress.bytes_done,
+        )
+        for directory in directories
+    ]
+
+
+def offline_problems(offline: Iterable[tuple[TopicPartition, str]]) -> Iterator[str]:
+    """Yield which partitions do not serve and why; many with the same reason in one sentence."""
+    by_reason: defaultdict[str, list[TopicPartition]] = defaultdict(list)
+    for at, reason in offline:
+        by_reason[reason].append(at)
+    for reason, found in by_reason.items():
+        if len(found) <= NAMES_SHOWN:
+            yield from (f"{at} is offline: {reason}" for at in found)
+        else:
+            names = ", ".join(map(str, found[:NAMES_SHOWN]))
+            yield f"{len(found)} partitions are offline ({names}, …): {reason}"
+
+
 class DescribeNodeApi:
     """Serves DescribeNode 0.
 
     `state` names what the broker is at (Kafka's broker states), `recovery` its directories,
-    `problems` says in sentences what does not serve and why, and each of `metric_sources` is asked
-    for its plain numbers.
+    `problems` says in sentences what does not serve and why, `directories` what room they have, and
+    each of `metric_sources` is asked for its plain numbers.
     """
 
     def __init__(
@@ -42,11 +76,13 @@ class DescribeNodeApi:
         recovery: Callable[[], Iterable[DirectoryRecovery]],
         problems: Callable[[], Iterable[str]],
         metric_sources: Iterable[Callable[[], Mapping[str, float]]],
+        directories: Callable[[], Iterable[RoomReport]] = tuple,
     ) -> None:
         self._node_id = node_id
         self._state = state
         self._recovery = recovery
         self._problems = problems
+        self._directories = directories
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
@@ -54,11 +90,24 @@ class DescribeNodeApi:
         metrics: dict[str, float] = {}
         for source in self._metric_sources:
             metrics.update(source())
+        rooms = list(self._directories())
+        problems = [problem for room in rooms for problem in room.problems]
         return DescribeNodeResponse(
             node_id=self._node_id,
             state=self._state(),
             recovery=[RecoveringLogDir(**found._asdict()) for found in self._recovery()],
-            problems=list(self._problems())[:PROBLEMS_MAX],
+            problems=[*problems, *self._problems()][:PROBLEMS_MAX],
+            warnings=[warning for room in rooms for warning in room.warnings],
+            directories=[
+                NodeDirectory(
+                    path=room.path,
+                    state=room.state.value,
+                    total_bytes=room.space.total_bytes,
+                    usable_bytes=room.space.usable_bytes,
+                )
+                for room in rooms
+                if room.space is not None
+            ],
             metrics=[
                 NodeMetric(name=name, value=float(value)) for name, value in sorted(metrics.items())
             ],

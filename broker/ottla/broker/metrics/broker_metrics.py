@@ -36,6 +36,8 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.process_metrics_driver import unexpected_error_families
 from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_metrics import metadata_families, quorum_families
+from ottla.node.room_metrics import reserve_families, room_families
+from ottla.storage.disk_room import RoomReport
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import (
     Family,
@@ -71,6 +73,7 @@ class BrokerParts:
     lifecycle: Lifecycle
     table: PartitionTable
     logs: LogManager
+    rooms: Callable[[], Iterable[RoomReport]]
     traffic: BrokerTraffic
     times: RequestTimes
     now_ms: Callable[[], int]
@@ -117,6 +120,8 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: _followers(parts.fetchers))
     registry.register(lambda: _throttles(parts.replication_quotas))
     registry.register(lambda: _logs(parts.logs))
+    registry.register(lambda: room_families(parts.rooms()))
+    registry.register(lambda: reserve_families(parts.member.reserved_bytes))
     registry.register(lambda: cleaner_families(parts.logs))
     registry.register(lambda: _flushes(parts))
     registry.register(lambda: _network(parts.network()))

@@ -39,6 +39,7 @@ from ottla.model.settings.topic import TopicConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_failures import NoRoomError
 
 logger = logging.getLogger("ottla.broker.replicas")
 
@@ -448,7 +449,7 @@ class ReplicaManager:
         except RefusedError as error:
             if partition.is_removed:
                 return
-            if partition.storage_failure != error.message:
+            if partition.storage_failure != error.message and not isinstance(error, NoRoomError):
                 logger.error("%r is offline: %s", partition, error.message)
             partition.storage_failure = error.message
             if not self._without_log:

@@ -7,7 +7,13 @@ from typing import Any
 import trio
 
 from ottla.cli.cluster.health import broker_reasons, broker_standing
-from ottla.cli.cluster.log_dirs import configure_log_dirs, log_dirs
+from ottla.cli.cluster.log_dirs import (
+    LIST_TIMEOUT_S,
+    ask,
+    ask_bytes,
+    configure_log_dirs,
+    log_dirs,
+)
 from ottla.cli.cluster.removal.remove import configure_remove, remove
 from ottla.cli.cluster.removal.unregister import configure_unregister, unregister
 from ottla.cli.cluster.survey import (
@@ -32,6 +38,7 @@ from ottla.client.admin import Admin, open_admin
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
 
@@ -45,6 +52,8 @@ COLUMNS = (
     "replicas",
     "under_replicated",
     "out_of_sync",
+    "bytes",
+    "free_bytes",
 )
 DRAIN_TIMEOUT_S = 40.0
 """The broker itself says so when the controller takes longer than it should."""
@@ -56,7 +65,9 @@ NAMES_SHOWN = 3
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla broker'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    list_ = verbs.add_parser("list", help="list all registered brokers")
+    list_ = verbs.add_parser(
+        "list", help="list all registered brokers, with the bytes of their logs and on their disks"
+    )
     describe = verbs.add_parser("describe", help="show one broker")
     drain = verbs.add_parser(
         "drain", help="move a broker's leaderships away; it stays, and follows what it holds"
@@ -86,7 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
 async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
     """List every registered broker."""
     partitions = partitions_of(await admin.cluster.metadata())
-    rows = [_row(broker, partitions) for broker in await brokers_of(admin)]
+    held = {one.broker: one.size_bytes for one in await ask_bytes(admin)}
+    brokers = await brokers_of(admin)
+    rows = [_row(broker, partitions, held.get(NodeId(broker.id))) for broker in brokers]
     if arguments.format == "json":
         print_json(rows)
     else:
@@ -99,7 +112,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show one broker: what it does, what is wrong with it, and its numbers."""
     partitions = partitions_of(await admin.cluster.metadata())
     broker = await _find(admin, arguments.id)
-    row = _row(broker, partitions)
+    (held,) = await ask(admin, [NodeId(broker.id)], timeout_s=LIST_TIMEOUT_S)
+    row = _row(broker, partitions, held.size_bytes)
     reasons = list(broker_reasons(broker))
     if arguments.format == "json":
         print_json({**row, "reasons": reasons, "node": asdict(broker)})
@@ -108,6 +122,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
         say(f"{column.replace('_', ' '):<16}  {'-' if row[column] is None else row[column]}")
     for reason in reasons:
         say(f"{'reason':<16}  {reason}")
+    for warning in broker.warnings:
+        say(f"{'warning':<16}  {warning}")
     say()
     numbers = sorted(broker.metrics.items())
     whole = [(name, int(value) if value.is_integer() else value) for name, value in numbers]
@@ -184,7 +200,9 @@ def _check_leaders_remain(broker: SurveyedBroker, partitions: list[SurveyedParti
         )
 
 
-def _row(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
+def _row(
+    broker: SurveyedBroker, partitions: list[SurveyedPartition], size_bytes: int | None
+) -> dict[str, Any]:
     return {
         "id": broker.id,
         "address": broker.address,
@@ -192,4 +210,6 @@ def _row(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[st
         "state": broker_standing(broker),
         "epoch": broker.epoch,
         **counts_of(broker, partitions),
+        "bytes": size_bytes,
+        "free_bytes": broker.usable_bytes,
     }

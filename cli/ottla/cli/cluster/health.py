@@ -37,7 +37,15 @@ def reasons_of(survey: Survey) -> list[str]:
 
 def warnings_of(survey: Survey) -> list[str]:
     """Return what does no harm to records, but will surprise somebody."""
-    return [*_clock_warnings(survey), *_throttle_warnings(survey)]
+    return [
+        *(
+            f"broker {broker.id}: {warning}"
+            for broker in survey.brokers
+            for warning in broker.warnings
+        ),
+        *_clock_warnings(survey),
+        *_throttle_warnings(survey),
+    ]
 
 
 def _clock_warnings(survey: Survey) -> Iterator[str]:

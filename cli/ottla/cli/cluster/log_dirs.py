@@ -16,6 +16,9 @@ from ottla.model.ids import NodeId, TopicPartition
 BROKER_TIMEOUT_S = 10.0
 """A broker with a hundred thousand replicas answers in a second."""
 
+LIST_TIMEOUT_S = 3.0
+"""A list of brokers or topics waits no longer for one that hangs; the others' bytes are shown."""
+
 DIRECTORY_COLUMNS = (
     "BROKER",
     "DIRECTORY",
@@ -38,11 +41,21 @@ class BrokerDirectories:
     failure: str = ""
     directories: list[LogDirDescription] = field(default_factory=list)
 
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes of all replicas there; None where they are not known."""
+        if self.failure:
+            return None
+        replicas = (one for directory in self.directories for one in directory.replicas.values())
+        return sum(replica.size_bytes for replica in replicas)
+
 
 async def ask(
     admin: Admin,
     brokers: Sequence[NodeId] = (),
     partitions: Iterable[TopicPartition] | None = None,
+    *,
+    timeout_s: float = BROKER_TIMEOUT_S,
 ) -> list[BrokerDirectories]:
     """Ask brokers, or all of them, at once; one that does not answer costs its own answer alone.
 
@@ -59,18 +72,26 @@ async def ask(
     found = [BrokerDirectories(broker) for broker in brokers or present]
     async with trio.open_nursery() as nursery:
         for one in found:
-            nursery.start_soon(_ask_one, admin, one, wanted)
+            nursery.start_soon(_ask_one, admin, one, wanted, timeout_s)
     return found
 
 
+async def ask_bytes(admin: Admin) -> list[BrokerDirectories]:
+    """Ask all brokers for what they hold, for a list that has more to show than that."""
+    return await ask(admin, timeout_s=LIST_TIMEOUT_S)
+
+
 async def _ask_one(
-    admin: Admin, one: BrokerDirectories, partitions: list[TopicPartition] | None
+    admin: Admin,
+    one: BrokerDirectories,
+    partitions: list[TopicPartition] | None,
+    timeout_s: float,
 ) -> None:
     try:
-        with trio.fail_after(BROKER_TIMEOUT_S):
+        with trio.fail_after(timeout_s):
             one.directories = await admin.describe_log_dirs(one.broker, partitions)
     except trio.TooSlowError:
-        one.failure = f"no answer in {BROKER_TIMEOUT_S:g} s"
+        one.failure = f"no answer in {timeout_s:g} s"
     except OttlaError as error:
         one.failure = str(error)
 

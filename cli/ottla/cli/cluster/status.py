@@ -22,6 +22,7 @@ from ottla.cli.terminal import Colour, clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ConfigError, RefusedError
+from ottla.storage.disk_room import amount
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse, RecoveringLogDir
 
@@ -138,6 +139,7 @@ def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
         "standing": broker_standing(broker),
         "state": broker.state,
         "epoch": broker.epoch,
+        "directories": [asdict(directory) for directory in broker.directories],
         "metrics": broker.metrics,
     }
 
@@ -184,7 +186,10 @@ def shown(found: dict[str, Any]) -> str:
     """Return the state as a person reads it."""
     quorum, partitions = found["quorum"], found["partitions"]
     columns = ("id", "address", "standing", "state")
-    rows = [tuple(broker.get(column) for column in columns) for broker in found["brokers"]]
+    rows = [
+        (*(broker.get(column) for column in columns), _room(broker.get("directories", [])))
+        for broker in found["brokers"]
+    ]
     lines = ["healthy" if found["healthy"] else "NOT HEALTHY"]
     lines += [f"  {reason}" for reason in found["reasons"]]
     lines += [f"  warning: {warning}" for warning in found["warnings"]]
@@ -196,6 +201,16 @@ def shown(found: dict[str, Any]) -> str:
         f"partitions  {partitions['total']}, {partitions['leaderless']} without leader, "
         f"{partitions['under_replicated']} under-replicated",
         "",
-        table(("BROKER", "ADDRESS", "STANDING", "STATE"), rows),
+        table(("BROKER", "ADDRESS", "STANDING", "STATE", "FREE"), rows),
     ]
     return "\n".join(lines)
+
+
+def _room(directories: list[dict[str, Any]]) -> str | None:
+    """Return what is free where a broker has least of it, in bytes and percent."""
+    measured = [one for one in directories if one["total_bytes"] > 0]
+    if not measured:
+        return None
+    least = min(measured, key=lambda one: one["usable_bytes"] / one["total_bytes"])
+    percent = 100 * least["usable_bytes"] / least["total_bytes"]
+    return f"{amount(least['usable_bytes'])}, {percent:.0f} %"

@@ -67,6 +67,17 @@ class SurveyedQuorum:
 
 
 @dataclass(slots=True, kw_only=True)
+class SurveyedDirectory:
+    """The room of one directory of a broker, as it was measured last."""
+
+    path: str
+    state: str
+    """ok, filling or full."""
+    total_bytes: int
+    usable_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
 class SurveyedBroker:
     """One registered broker; `failure` says why it did not answer for itself."""
 
@@ -78,6 +89,8 @@ class SurveyedBroker:
     state: str = "unreachable"
     failure: str = ""
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    directories: list[SurveyedDirectory] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     clock_ahead_ms: int | None = None
 
@@ -85,6 +98,11 @@ class SurveyedBroker:
     def address(self) -> str:
         """Return where clients are sent."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def usable_bytes(self) -> int | None:
+        """Return what is free on the volume that has least; None where nothing is known."""
+        return min((one.usable_bytes for one in self.directories), default=None)
 
     @property
     def epoch(self) -> int:
@@ -235,6 +253,16 @@ async def _ask_node(broker: SurveyedBroker) -> None:
         return
     broker.state = node.state
     broker.problems = list(node.problems)
+    broker.warnings = list(node.warnings)
+    broker.directories = [
+        SurveyedDirectory(
+            path=one.path,
+            state=one.state,
+            total_bytes=one.total_bytes,
+            usable_bytes=one.usable_bytes,
+        )
+        for one in node.directories
+    ]
     broker.metrics = {metric.name: metric.value for metric in node.metrics}
     if CLOCK_METRIC in broker.metrics:
         theirs_ms = int(broker.metrics.pop(CLOCK_METRIC))

@@ -40,7 +40,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'topic'
             set -g __ottla_verbs 'create' 'list' 'describe' 'delete' 'alter' 'add-partitions' 'trim' 'elect' 'reassign' 'storage'
-            set -g __ottla_summaries 'create topics' 'list topics' 'show a topic’s partitions' 'delete topics' 'change settings of topics' 'give topics more partitions' 'delete the oldest records' 'give leadership to each partition’s first replica' 'move replicas to other brokers or log directories; --execute does it' 'show the bytes of a topic’s replicas'
+            set -g __ottla_summaries 'create topics' 'list topics, with the bytes of all their replicas' 'show a topic’s partitions' 'delete topics' 'change settings of topics' 'give topics more partitions' 'delete the oldest records' 'give leadership to each partition’s first replica' 'move replicas to other brokers or log directories; --execute does it' 'show the bytes of a topic’s replicas'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''

@@ -31,7 +31,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'topic')
-      ottla_verbs=('create:create topics' 'list:list topics' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:give topics more partitions' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories; --execute does it' 'storage:show the bytes of a topic’s replicas')
+      ottla_verbs=('create:create topics' 'list:list topics, with the bytes of all their replicas' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:give topics more partitions' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories; --execute does it' 'storage:show the bytes of a topic’s replicas')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;

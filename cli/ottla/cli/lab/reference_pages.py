@@ -25,6 +25,7 @@ from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.model.settings.client_metrics import SubscriptionConfig
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.dynamic import broker_definitions, definitions_of
 from ottla.model.settings.quotas import MutationQuotaConfig
 from ottla.model.settings.resources import ConfigKind
@@ -91,6 +92,7 @@ def settings_page() -> str:
                 **definitions(ControllerConfig),
                 **definitions(MutationQuotaConfig),
                 **definitions(AuthorizerConfig),
+                **definitions(DiskConfig),
             },
         ),
         ("Topics", definitions(TopicConfig)),

@@ -16,7 +16,7 @@ from ottla.cli.common import (
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import say_block
 from ottla.cli.topics.topic_changes import CHANGES, configure_changes
-from ottla.cli.topics.topic_storage import configure_storage, storage
+from ottla.cli.topics.topic_storage import configure_storage, storage, topic_bytes
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
@@ -25,6 +25,7 @@ from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
 TIMEOUT_S = 30.0
 TOPIC_COLUMNS = ("NAME", "PARTITIONS", "REPLICAS")
+LIST_COLUMNS = (*TOPIC_COLUMNS, "BYTES")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long the controllers may take (default: %(default)g)",
     )
-    list_ = verbs.add_parser("list", help="list topics")
+    list_ = verbs.add_parser("list", help="list topics, with the bytes of all their replicas")
     list_.add_argument("--internal", action="store_true", help="show internal topics too")
     describe = verbs.add_parser("describe", help="show a topic's partitions")
     describe.add_argument("names", nargs="+", metavar="NAME")
@@ -113,14 +114,15 @@ async def create(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def list_topics(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List every topic."""
+    """List every topic, with what all its replicas take of disks."""
     topics = (await admin.cluster.metadata()).topics
+    held = await topic_bytes(admin)
     rows = [
-        _row(topic)
+        (*_row(topic), held.get(topic.name or "", 0))
         for topic in sorted(topics, key=lambda topic: topic.name or "")
         if arguments.internal or not topic.is_internal
     ]
-    show(arguments, TOPIC_COLUMNS, rows)
+    show(arguments, LIST_COLUMNS, rows)
     return 0
 
 

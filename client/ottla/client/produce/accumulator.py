@@ -247,7 +247,8 @@ class Accumulator:
                     batch,
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"not delivered in {self._config.delivery_timeout_ms} ms "
-                    f"({batch.attempt_count} attempts)",
+                    f"({batch.attempt_count} attempts)"
+                    + (f"; the last: {batch.last_refusal}" if batch.last_refusal else ""),
                 )
                 self._settle(lane, batch)
                 gone.append(batch)

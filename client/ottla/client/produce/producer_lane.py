@@ -98,6 +98,7 @@ class ProducerBatch:
         "is_settled",
         "is_uncertain",
         "is_watched",
+        "last_refusal",
         "log_append_time_ms",
         "number",
         "on_settled",
@@ -120,6 +121,8 @@ class ProducerBatch:
         self.encoded: bytes | None = None
         self.base_sequence = NO_SEQUENCE
         self.attempt_count = 0
+        self.last_refusal = ""
+        """Why the last attempt is repeated, as its broker or connection said."""
         self.is_uncertain = False
         """Whether an attempt may have been appended though nobody said so."""
         self.is_open = True
@@ -413,6 +416,7 @@ class Lane:
     def _retry(self, batch: ProducerBatch, code: ErrorCode, message: str) -> Fate:
         if batch.attempt_count > self.retries:
             return self.fail(batch, code, message)
+        batch.last_refusal = f"{code.name}: {message}"
         self._put_back(batch)
         return Fate.RETRIED
 

@@ -12,6 +12,7 @@ from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
     ListenAddress,
@@ -385,6 +386,7 @@ class BrokerConfig:
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
+    disks: DiskConfig = field(default_factory=DiskConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
@@ -451,6 +453,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     log_output, unknown_to_logs = values_of(LogOutputConfig, texts)
+    disks, unknown_to_disks = values_of(DiskConfig, texts)
     telemetry, unknown_to_telemetry = values_of(TelemetryConfig, texts)
     cleaner, unknown_to_cleaner = values_of(CleanerConfig, texts)
     if "node_id" not in values:
@@ -473,6 +476,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         log_output=LogOutputConfig(**log_output),
+        disks=DiskConfig(**disks),
         telemetry=TelemetryConfig(**telemetry),
         cleaner=CleanerConfig(**cleaner),
         topic_defaults=topic_defaults_of(texts),
@@ -484,7 +488,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
     unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
-    unknown &= unknown_to_logs & unknown_to_authorizer
+    unknown &= unknown_to_logs & unknown_to_authorizer & unknown_to_disks
     return config, unknown - known
 
 

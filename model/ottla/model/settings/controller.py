@@ -7,6 +7,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
     ListenAddress,
@@ -110,6 +111,7 @@ class ControllerConfig:
     """The TLS of those listeners that encrypt, by name."""
     dial_tls: TlsConfig | None = None
     """The TLS of calls to other controllers; None where these are not encrypted."""
+    disks: DiskConfig = field(default_factory=DiskConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this controller's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -136,6 +138,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     log_output, unknown_to_logs = values_of(LogOutputConfig, texts)
+    disks, unknown_to_disks = values_of(DiskConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this controller a number of its own")
     voters = values.get("controller_quorum_voters", ())
@@ -155,11 +158,12 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         log_output=LogOutputConfig(**log_output),
         tls=tls,
         dial_tls=None if dialled is None else tls.get(dialled.name),
+        disks=DiskConfig(**disks),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "process.roles", *SECURITY_KEYS, *filter(is_tls_key, texts)}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
-    unknown &= unknown_to_mutations & unknown_to_logs & unknown_to_authorizer
+    unknown &= unknown_to_mutations & unknown_to_logs & unknown_to_authorizer & unknown_to_disks
     return config, unknown - known

@@ -49,6 +49,28 @@ class NodeMetric(Struct):
         self.value = value
 
 
+class NodeDirectory(Struct):
+    __slots__ = (
+        "path",
+        "state",
+        "total_bytes",
+        "usable_bytes",
+    )
+
+    def __init__(
+        self,
+        *,
+        path: str = "",
+        state: str = "",
+        total_bytes: int = 0,
+        usable_bytes: int = 0,
+    ) -> None:
+        self.path = path
+        self.state = state
+        self.total_bytes = total_bytes
+        self.usable_bytes = usable_bytes
+
+
 class DescribeNodeResponse(Message):
     __slots__ = (
         "throttle_time_ms",
@@ -59,6 +81,8 @@ class DescribeNodeResponse(Message):
         "recovery",
         "metrics",
         "problems",
+        "warnings",
+        "directories",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -76,6 +100,8 @@ class DescribeNodeResponse(Message):
         recovery: list[RecoveringLogDir] = EMPTY,
         metrics: list[NodeMetric] = EMPTY,
         problems: list[str] = EMPTY,
+        warnings: list[str] = EMPTY,
+        directories: list[NodeDirectory] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -85,3 +111,5 @@ class DescribeNodeResponse(Message):
         self.recovery = [] if recovery is EMPTY else recovery
         self.metrics = [] if metrics is EMPTY else metrics
         self.problems = [] if problems is EMPTY else problems
+        self.warnings = [] if warnings is EMPTY else warnings
+        self.directories = [] if directories is EMPTY else directories
