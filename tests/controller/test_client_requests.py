@@ -12,7 +12,12 @@ from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
-from ottla.metadata.records import BROKER_RESOURCE, config_record, partition_change_record
+from ottla.metadata.records import (
+    BROKER_RESOURCE,
+    config_record,
+    feature_level_record,
+    partition_change_record,
+)
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset
 from ottla.proto import controller_pb2 as pb
@@ -59,7 +64,7 @@ def test_an_api_key_nobody_decides_is_unsupported() -> None:
 
 
 def test_the_forwarded_requests_are_these() -> None:
-    assert sorted(DECISIONS) == [19, 20, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64]
+    assert sorted(DECISIONS) == [19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64]
 
 
 def elect(
@@ -258,8 +263,22 @@ def test_eligible_replicas_come_with_one_min_isr_for_the_whole_cluster() -> None
     assert "min.insync.replicas" not in cluster.image.config(BROKER_RESOURCE, "1")
 
 
+def test_a_cluster_of_an_earlier_metadata_version_rises_and_does_not_fall_back() -> None:
+    """At 4.4-IV1 hosts of ACLs may be ranges, which no earlier release reads."""
+    cluster = cluster_of(1)
+    level_30 = feature_level_record("metadata.version", 30)
+    cluster.take(decided(cluster.image, [level_30], None))
+
+    assert update(cluster, "metadata.version", 32).error_code == 0
+    assert cluster.image.features["metadata.version"] == 32
+    for upgrade_type in (1, 2, 3):
+        reply = update(cluster, "metadata.version", 31, upgrade_type=upgrade_type)
+        assert reply.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert cluster.image.features["metadata.version"] == 32
+
+
 @pytest.mark.parametrize(
-    ("name", "level"), [("share.version", 1), ("metadata.version", 31), ("metadata.version", 0)]
+    ("name", "level"), [("share.version", 1), ("metadata.version", 33), ("metadata.version", 0)]
 )
 def test_a_level_nobody_knows_is_refused(name: str, level: int) -> None:
     reply = update(cluster_of(1), name, level, upgrade_type=2, version=2)

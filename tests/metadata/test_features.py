@@ -19,6 +19,11 @@ def test_this_release_covers_what_it_finalises() -> None:
     assert uncovered(features.INITIAL_LEVELS.items(), SUPPORTED) is None
 
 
+def test_this_release_serves_clusters_of_the_releases_before_it() -> None:
+    assert uncovered([("metadata.version", 30)], SUPPORTED) is None
+    assert uncovered([("metadata.version", 29)], SUPPORTED) == "metadata.version"
+
+
 def test_a_range_that_ends_below_the_level_does_not_cover_it() -> None:
     ranges = SUPPORTED | {"metadata.version": LevelRange(7, 29)}
 

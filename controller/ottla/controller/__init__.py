@@ -14,6 +14,8 @@ placement.py          where new replicas go
 configs.py            dynamic settings changed
 settings_in_force.py  which value of a topic's setting holds
 client_quotas.py      limits of users, client ids and addresses
+acls.py               access control entries that come and go
+requester.py          the client behind a forwarded request, and what it may do
 scram_credentials.py  credentials of users, from which no password can be computed
 mutation_quotas.py    partitions that clients may create and delete, as the active one counts them
 producer_ids.py       blocks of producer ids

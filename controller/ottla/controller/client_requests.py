@@ -7,7 +7,7 @@ here; the reply goes back the same way.  A refusal of the whole request is a Ref
 from collections.abc import Callable
 from typing import Any
 
-from ottla.controller import topics
+from ottla.controller import acls, topics
 from ottla.controller.brokers import unregister
 from ottla.controller.client_quotas import alter_client_quotas
 from ottla.controller.configs import alter_configs, incremental_alter_configs
@@ -21,6 +21,7 @@ from ottla.controller.reassignments import (
 from ottla.controller.scram_credentials import alter_user_scram_credentials
 from ottla.controller.update_features import update_features
 from ottla.metadata.image import MetadataImage
+from ottla.model.acls import AclOperation
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT32_MAX, USER_OPERATION_RECORDS_MAX
 from ottla.wire.codec_types import Message
@@ -32,8 +33,10 @@ from ottla.wire.messages.alter_partition_reassignments_request import (
 from ottla.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
 )
+from ottla.wire.messages.create_acls_request import CreateAclsRequest
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
+from ottla.wire.messages.delete_acls_request import DeleteAclsRequest
 from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest
@@ -55,6 +58,9 @@ def decide(
         raise RefusedError(
             ErrorCode.UNSUPPORTED_VERSION, f"The controller does not decide api key {api_key}."
         )
+    operation = ON_CLUSTER.get(api_key)
+    if operation is not None:
+        context.requester.check_cluster(operation)
     decision = found(image, context, request, api_version)
     if len(decision.records) > records_max(api_key):
         raise RefusedError(
@@ -152,6 +158,18 @@ def _alter_scram_credentials(
     return alter_user_scram_credentials(image, request)
 
 
+def _create_acls(
+    image: MetadataImage, context: Context, request: CreateAclsRequest, version: int
+) -> Decision[Any]:
+    return acls.create_acls(image, context, request)
+
+
+def _delete_acls(
+    image: MetadataImage, context: Context, request: DeleteAclsRequest, version: int
+) -> Decision[Any]:
+    return acls.delete_acls(image, context, request)
+
+
 def _unregister_broker(
     image: MetadataImage, context: Context, request: UnregisterBrokerRequest, version: int
 ) -> Decision[Any]:
@@ -172,5 +190,21 @@ DECISIONS: dict[int, Callable[[MetadataImage, Context, Any, int], Decision[Any]]
     DescribeQuorumRequest.API_KEY: _describe_quorum,
     AlterClientQuotasRequest.API_KEY: _alter_client_quotas,
     AlterUserScramCredentialsRequest.API_KEY: _alter_scram_credentials,
+    CreateAclsRequest.API_KEY: _create_acls,
+    DeleteAclsRequest.API_KEY: _delete_acls,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,
 }
+
+ON_CLUSTER: dict[int, AclOperation] = {
+    ElectLeadersRequest.API_KEY: AclOperation.ALTER,
+    AlterPartitionReassignmentsRequest.API_KEY: AclOperation.ALTER,
+    ListPartitionReassignmentsRequest.API_KEY: AclOperation.DESCRIBE,
+    UpdateFeaturesRequest.API_KEY: AclOperation.ALTER,
+    DescribeQuorumRequest.API_KEY: AclOperation.DESCRIBE,
+    AlterClientQuotasRequest.API_KEY: AclOperation.ALTER_CONFIGS,
+    AlterUserScramCredentialsRequest.API_KEY: AclOperation.ALTER,
+    CreateAclsRequest.API_KEY: AclOperation.ALTER,
+    DeleteAclsRequest.API_KEY: AclOperation.ALTER,
+    UnregisterBrokerRequest.API_KEY: AclOperation.ALTER,
+}
+"""What a client must be allowed on the cluster for an API; others look at what they name."""

@@ -12,6 +12,7 @@ from functools import partial
 
 from ottla.controller.decision import Context, Decision, Draft
 from ottla.controller.elections import elect_where_nobody_leads
+from ottla.controller.requester import Requester
 from ottla.controller.settings_in_force import (
     MIN_INSYNC_REPLICAS,
     UNCLEAN_LEADER_ELECTION,
@@ -20,6 +21,7 @@ from ottla.controller.settings_in_force import (
 )
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, clear_elr_record, config_record
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
 from ottla.model.ids import parse_node_id
@@ -84,12 +86,8 @@ def alter_configs(
         key = (resource.resource_type, resource.resource_name)
         wanted: Changes = {config.name: config.value for config in resource.configs}
         gone: Changes = dict.fromkeys(draft.image.config(*key))
-        if None in wanted.values():
-            made, code, message = _refused(_null_values(wanted))
-        else:
-            made, code, message = _alter(
-                draft.image, context, key, times[key], (gone | wanted).copy
-            )
+        changes = partial(_replacing, gone, wanted)
+        made, code, message = _alter(draft.image, context, key, times[key], changes)
         draft.add(made)
         responses.append(
             ReplacedResource(
@@ -103,6 +101,13 @@ def alter_configs(
     if request.validate_only:
         draft = Draft(image)
     return draft.decision(AlterConfigsResponse(responses=responses), is_atomic=True)
+
+
+def _replacing(gone: Changes, wanted: Changes) -> Changes:
+    """Return the changes that leave nothing but what is given; RefusedError for a null."""
+    if None in wanted.values():
+        raise _null_values(wanted)
+    return gone | wanted
 
 
 def _elections_due(
@@ -136,6 +141,7 @@ def _alter(
     try:
         if times > 1:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        _check_allowed(context.requester, resource)
         resource_type = _check_resource(image, resource)
         wanted = changes()
         current = image.config(*resource)
@@ -162,6 +168,18 @@ def _alter(
 
 def _refused(refusal: RefusedError) -> Outcome:
     return [], refusal.code, refusal.message
+
+
+def _check_allowed(requester: Requester, resource: tuple[int, str]) -> None:
+    """Refuse what the client may not change, before anything shows whether it exists."""
+    number, name = resource
+    if number == ConfigKind.TOPIC:
+        requester.check_topic(AclOperation.ALTER_CONFIGS, name)
+    elif number == ConfigKind.GROUP:
+        if not requester.allows(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, name):
+            raise RefusedError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    elif number in (ConfigKind.BROKER, ConfigKind.CLIENT_METRICS):
+        requester.check_cluster(AclOperation.ALTER_CONFIGS)
 
 
 def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKind:

@@ -22,12 +22,16 @@ from ottla.controller.decision import Context, Decision, QuorumStatus, decided
 from ottla.controller.describe_quorum import quorum_status
 from ottla.controller.mutation_quotas import NO_CHARGE, MutationQuotas
 from ottla.controller.quorum_seam import Quorum
+from ottla.controller.requester import Requester
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings_in_force import topic_default
 from ottla.metadata import fold
+from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.features import bootstrap_records
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
+from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.authorizer import Authorizer
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
 from ottla.model.log_events import event
@@ -45,6 +49,9 @@ from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 _LOGGER = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+USER_PRINCIPAL = "User:"
+"""Before a user's name in a principal."""
 
 NO_RECORDS = Offset(0)
 """Said of a decision that wrote nothing: every image has all of it."""
@@ -98,6 +105,10 @@ class Controller:
         self.sessions = BrokerSessions(config.session_timeout_ms)
         windows = config.mutation_quotas
         self.mutations = MutationQuotas(WindowShape(windows.window_count, windows.window_s * 1_000))
+        self._authorizer: StandardAuthorizer | None = None
+        if config.authorizer.is_on:
+            audit = AuditLog(clock.monotonic_ms)
+            self._authorizer = StandardAuthorizer(config.authorizer, audit)
         self._deciding = trio.Lock()
         self.epoch: Epoch | None = None
         """The epoch this node is the active controller in, if it is."""
@@ -190,13 +201,21 @@ class Controller:
         return pb.UnregisterResponse()
 
     async def decide_client_request(
-        self, api_key: int, api_version: int, body: bytes, *, user: str = "", client_id: str = ""
+        self,
+        api_key: int,
+        api_version: int,
+        body: bytes,
+        *,
+        principal: str = "",
+        host: str = "",
+        client_id: str = "",
     ) -> ClientAnswer:
         """Decide a client's request that a broker passed on, both in Kafka's encoding.
 
         A stranger chooses how much of everything a request asks for, so it is read, decided, folded
         and answered beside the loop: whatever it costs, the loop keeps its heartbeats.  The same
-        goes for the charge: decisions are made one at a time, so one of them has the buckets.
+        goes for the charge: decisions are made one at a time, so one of them has the buckets, and
+        what the authorizer remembers.  A request without a principal is a broker's own.
         """
         first_offset = NO_RECORDS
         charge = NO_CHARGE
@@ -214,12 +233,17 @@ class Controller:
                 image.client_quotas,
                 api_key=api_key,
                 api_version=api_version,
-                user=user,
+                user=principal.removeprefix(USER_PRINCIPAL),
                 client_id=client_id,
                 now_ms=self._clock.monotonic_ms(),
             )
+            requester = Requester(principal, host, self._authorizer_of(image))
             decision = client_requests.decide(
-                image, api_key, api_version, request, replace(context, charge=charge)
+                image,
+                api_key,
+                api_version,
+                request,
+                replace(context, charge=charge, requester=requester),
             )
             reply = encode(decision.reply, api_version, is_large=len(body) > SHORT_BYTES_MAX)
             return decision.with_reply(reply)
@@ -230,6 +254,15 @@ class Controller:
             last_offset if last_offset >= first_offset else NO_RECORDS,
             charge.throttle_ms(self._clock.monotonic_ms()),
         )
+
+    def _authorizer_of(self, image: MetadataImage) -> Authorizer | None:
+        """Return what decides by the entries of an image that may not be committed yet.
+
+        An answer waits for all that its decision rests on, the entries included.
+        """
+        if self._authorizer is not None:
+            self._authorizer.take(image.acls)
+        return self._authorizer
 
     # --- the one way in --------------------------------------------------------------------
 

@@ -9,9 +9,6 @@ from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import MethodHandler
 from ottla.wire import apis
 
-USER_PRINCIPAL = "User:"
-"""Before a user's name in a principal."""
-
 
 def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]:
     """Return the handlers of `ottla.controller.Controller`; refusals travel as themselves."""
@@ -42,7 +39,8 @@ async def answer_client_request(
         request.api_key,
         version,
         request.body,
-        user=request.principal.removeprefix(USER_PRINCIPAL),
+        principal=request.principal,
+        host=request.client_address,
         client_id=request.client_id,
     )
     return pb.ForwardResponse(

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from uuid import UUID
 
 from ottla.controller.mutation_quotas import NO_CHARGE, MutationCharge
+from ottla.controller.requester import A_BROKER, Requester
 from ottla.metadata import fold
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record
@@ -119,6 +120,8 @@ class Context:
     quorum_status: Callable[[], QuorumStatus]
     charge: MutationCharge = NO_CHARGE
     """What the request is charged for partitions that it creates and deletes."""
+    requester: Requester = A_BROKER
+    """The client that asked, and what it may do."""
 
 
 def request_uuid(data: bytes) -> UUID:

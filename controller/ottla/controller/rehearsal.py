@@ -9,9 +9,12 @@ from uuid import UUID
 from ottla.controller import brokers, client_requests, partitions
 from ottla.controller.decision import Context, Decision, QuorumStatus, R, decided
 from ottla.controller.mutation_quotas import NO_CHARGE, MutationCharge, MutationQuotas
+from ottla.controller.requester import A_BROKER, Requester
 from ottla.controller.sessions import BrokerSessions
 from ottla.metadata import features, fold
+from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.image import EMPTY, MetadataImage, PartitionState
+from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.rates import WindowShape
 from ottla.model.settings.controller import ControllerConfig
@@ -68,7 +71,13 @@ class Rehearsal:
     last_charge: MutationCharge = NO_CHARGE
     """What the last request of a client was charged."""
 
+    authorizer: StandardAuthorizer | None = field(init=False, default=None)
+    """What decides what clients may do, where that is bounded."""
+
     def __post_init__(self) -> None:
+        if self.config.authorizer.is_on:
+            audit = AuditLog(lambda: self.now_ms)
+            self.authorizer = StandardAuthorizer(self.config.authorizer, audit)
         self.sessions = BrokerSessions(self.config.session_timeout_ms)
         bootstrap = features.bootstrap_records(min_insync_replicas=self.min_insync_replicas)
         self.take(decided(self.image, bootstrap, None))
@@ -172,8 +181,27 @@ class Rehearsal:
         *,
         user: str = "ANONYMOUS",
         client_id: str = "",
+        host: str = "127.0.0.1",
     ) -> Message:
         """Decide a client's request."""
+        if self.authorizer is not None:
+            self.authorizer.take(self.image.acls)
+        requester = Requester(f"User:{user}", host, self.authorizer)
+        return self._forward(request, version, requester, user=user, client_id=client_id)
+
+    def forward_own(self, request: Message, version: int | None = None) -> Message:
+        """Decide a broker's own request."""
+        return self._forward(request, version, A_BROKER)
+
+    def _forward(
+        self,
+        request: Message,
+        version: int | None,
+        requester: Requester,
+        *,
+        user: str = "",
+        client_id: str = "",
+    ) -> Message:
         api_version = request.VERSIONS[-1] if version is None else version
         self.last_charge = self.mutations.charge(
             self.image.client_quotas,
@@ -188,6 +216,7 @@ class Rehearsal:
             rng=self.rng,
             quorum_status=self.quorum_status,
             charge=self.last_charge,
+            requester=requester,
         )
         return self.take(
             client_requests.decide(self.image, request.API_KEY, api_version, request, context)

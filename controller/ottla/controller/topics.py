@@ -6,11 +6,12 @@ topics whose names differ only in `.` and `_` would share metric names).
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from ottla.controller.assignments import check_manual, new_partition, place_new
 from ottla.controller.decision import Context, Decision, Draft, decided
+from ottla.controller.requester import Requester
 from ottla.controller.settings_in_force import topic_setting
 from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.metadata.records import (
@@ -21,6 +22,7 @@ from ottla.metadata.records import (
     remove_topic_record,
     topic_record,
 )
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import EXPLAINED_MAX, Explanations
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, NodeId
@@ -60,9 +62,11 @@ def create_topics(
 ) -> Decision[CreateTopicsResponse]:
     """Create what can be created; `validate_only` decides the same and writes nothing."""
     times = Counter(topic.name for topic in request.topics)
-    partition_count = sum(_partition_count(context, topic) for topic in request.topics)
-    replica_count = sum(_replica_count(context, topic) for topic in request.topics)
-    config_count = sum(len(topic.configs) for topic in request.topics)
+    refused = _not_allowed(context.requester, times)
+    allowed = [topic for topic in request.topics if topic.name not in refused]
+    partition_count = sum(_partition_count(context, topic) for topic in allowed)
+    replica_count = sum(_replica_count(context, topic) for topic in allowed)
+    config_count = sum(len(topic.configs) for topic in allowed)
     names = TakenNames(image)
     defaults = _configs_in_force(image, context, "")
     draft = Draft(image)
@@ -71,6 +75,8 @@ def create_topics(
         try:
             if times[topic.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if topic.name in refused:
+                raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             _bound_request(max(partition_count, config_count, replica_count // REPLICAS_SHARE))
             check_topic_name(topic.name)
             names.check(topic.name)
@@ -94,6 +100,19 @@ def create_topics(
     if request.validate_only:
         draft = Draft(image)
     return draft.decision(CreateTopicsResponse(topics=results), is_atomic=True)
+
+
+def _not_allowed(requester: Requester, times: Mapping[str, int]) -> set[str]:
+    """Return the names of which the client may not create topics, each of them asked for once."""
+    if requester.allows_on_cluster(AclOperation.CREATE, is_logged=False):
+        return set()
+    return {
+        name
+        for name, count in times.items()
+        if count == 1
+        and name != METADATA_TOPIC
+        and not requester.allows(AclOperation.CREATE, ResourceType.TOPIC, name)
+    }
 
 
 def check_topic_name(name: str) -> None:
@@ -130,10 +149,15 @@ def delete_topics(
     explanations = Explanations()
     results = []
     gone: set[UUID] = set()
+    rights = DeletionRights(context.requester)
     for one in asked:
+        name = one.name
         try:
             _check_deletion_is_enabled(context, version)
-            topic = _find(image, one)
+            topic = _find(image, one, rights)
+            if one.name is None and rights.may_describe(topic.name):
+                name = topic.name
+            rights.check_delete(topic.name)
             if names[topic.name] + ids[topic.id] > 1:
                 if topic.id in gone:
                     continue
@@ -143,7 +167,7 @@ def delete_topics(
         except RefusedError as refusal:
             results.append(
                 DeletableTopicResult(
-                    name=one.name,
+                    name=name,
                     topic_id=one.topic_id,
                     error_code=refusal.code,
                     error_message=explanations.of(refusal.message),
@@ -153,6 +177,30 @@ def delete_topics(
         records.append(remove_topic_record(topic.id))
         results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
     return decided(image, records, DeleteTopicsResponse(responses=results), is_atomic=True)
+
+
+class DeletionRights:
+    """What the client of one request may do with the topics that it wants to be gone."""
+
+    def __init__(self, requester: Requester) -> None:
+        self._requester = requester
+        self._may_delete_all = requester.allows_on_cluster(AclOperation.DELETE, is_logged=False)
+
+    def may_describe(self, name: str) -> bool:
+        """Return whether the client may know that a topic of this name exists."""
+        return self._may_delete_all or self._requester.allows(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, name
+        )
+
+    def check_describe(self, name: str) -> None:
+        """Raise RefusedError if the client may not know whether there is such a topic."""
+        if not self.may_describe(name):
+            raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def check_delete(self, name: str) -> None:
+        """Raise RefusedError if the client may not delete the topic."""
+        if not self._may_delete_all:
+            self._requester.check_topic(AclOperation.DELETE, name)
 
 
 def create_partitions(
@@ -168,6 +216,7 @@ def create_partitions(
         try:
             if times[asked.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            context.requester.check_topic(AclOperation.ALTER, asked.name)
             records.extend(_grow(image, context, asked, len(records)))
         except RefusedError as refusal:
             code, message = refusal.code, refusal.message
@@ -203,6 +252,15 @@ def _create(
     for partition_id, state in enumerate(partitions):
         records.append(partition_record(topic_id, partition_id, state))
     draft.add(records)
+    if not context.requester.allows(
+        AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, asked.name, is_logged=False
+    ):
+        return CreatableTopicResult(
+            name=asked.name,
+            topic_id=topic_id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     in_force = _configs_in_force(draft.image, context, asked.name) if asked.configs else defaults
     return CreatableTopicResult(
         name=asked.name,
@@ -347,7 +405,7 @@ def _check_deletion_is_enabled(context: Context, version: int) -> None:
         raise RefusedError(code, "Topic deletion is disabled.")
 
 
-def _find(image: MetadataImage, asked: DeleteTopicState) -> Topic:
+def _find(image: MetadataImage, asked: DeleteTopicState, rights: DeletionRights) -> Topic:
     if asked.name is not None and asked.topic_id != ZERO_UUID:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
@@ -355,6 +413,7 @@ def _find(image: MetadataImage, asked: DeleteTopicState) -> Topic:
     if asked.name is None and asked.topic_id == ZERO_UUID:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if asked.name is not None:
+        rights.check_describe(asked.name)
         topic = image.topic(asked.name)
         if topic is None:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -12,6 +12,7 @@ from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS, topic_defaul
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
+    METADATA_VERSION_OF_RANGES,
     SUPPORTED,
 )
 from ottla.metadata.image import MetadataImage
@@ -30,7 +31,7 @@ from ottla.wire.messages.update_features_response import (
     UpdateFeaturesResponse,
 )
 
-UPGRADE = 1
+UPGRADE, UNSAFE_DOWNGRADE = 1, 3
 EVERY_TOPIC = ""
 
 
@@ -103,10 +104,18 @@ def _check(image: MetadataImage, update: FeatureUpdateKey, version: int) -> None
     if not lowest <= level <= highest:
         raise invalid(f"The controller only supports versions {lowest}-{highest}")
     may_lower = update.allow_downgrade if version == 0 else update.upgrade_type != UPGRADE
-    if level < image.features.get(name, 0) and not may_lower:
+    now = image.features.get(name, 0)
+    if level < now and not may_lower:
         raise invalid(
             "Can't downgrade the version of this feature without setting the upgrade "
             "type to either safe or unsafe downgrade."
+        )
+    if name == METADATA_VERSION and level < METADATA_VERSION_OF_RANGES <= now:
+        raise invalid(
+            "Unsafe metadata downgrade is not supported in this version."
+            if update.upgrade_type == UNSAFE_DOWNGRADE
+            else "Refusing to perform the requested downgrade because it might delete metadata "
+            "information."
         )
     if name == METADATA_VERSION and level == 0:
         raise invalid("The metadata.version is never removed.")

@@ -26,19 +26,22 @@ class LevelRange(NamedTuple):
 GROUP_VERSION_OF_CONSUMERS = 1
 """The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
 
-METADATA_VERSION_NAMES = {30: "4.3-IV0"}
+METADATA_VERSION_OF_RANGES = 32
+"""The level of metadata.version from which on hosts of ACLs may be ranges (KIP-1276)."""
+
+METADATA_VERSION_NAMES = {30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1"}
 
 SUPPORTED = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
     GROUP_VERSION: LevelRange(0, 1),
     KRAFT_VERSION: LevelRange(1, 1),
-    METADATA_VERSION: LevelRange(30, 30),
+    METADATA_VERSION: LevelRange(30, 32),
     TRANSACTION_VERSION: LevelRange(0, 2),
 }
 """What this release can do.  Level 0 means the feature is off."""
 
 INITIAL_LEVELS = {
-    METADATA_VERSION: 30,
+    METADATA_VERSION: METADATA_VERSION_OF_RANGES,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     KRAFT_VERSION: 1,
     GROUP_VERSION: 1,

@@ -6,6 +6,9 @@ metadata log.  Codes are those of Kafka's AclBinding classes and never change.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
+
+E = TypeVar("E", bound=IntEnum)
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
@@ -107,6 +110,14 @@ OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
 these (Kafka's AclEntry.supportedOperations)."""
 
 
+def of_code(kind: type[E], code: int) -> E:
+    """Return what a code means; UNKNOWN where it means nothing."""
+    try:
+        return kind(code)
+    except ValueError:
+        return kind(0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class AclEntry:
     """One entry, as it is stored."""
@@ -138,6 +149,39 @@ class AclFilter:
     """Compared as text: a filter for an address finds no range that it lies in."""
     operation: AclOperation = AclOperation.ANY
     permission: AclPermission = AclPermission.ANY
+
+    @classmethod
+    def of_codes(
+        cls,
+        *,
+        resource_type: int,
+        resource_name: str | None,
+        pattern_type: int,
+        principal: str | None,
+        host: str | None,
+        operation: int,
+        permission: int,
+    ) -> "AclFilter":
+        """Return the filter of a request."""
+        return cls(
+            resource_type=of_code(ResourceType, resource_type),
+            resource_name=resource_name,
+            pattern_type=of_code(PatternType, pattern_type),
+            principal=principal,
+            host=host,
+            operation=of_code(AclOperation, operation),
+            permission=of_code(AclPermission, permission),
+        )
+
+    @property
+    def has_unknown_pattern(self) -> bool:
+        """Whether a code of the resource is none of Kafka's."""
+        return not self.resource_type or not self.pattern_type
+
+    @property
+    def has_unknown_entry(self) -> bool:
+        """Whether a code of the operation or the permission is none of Kafka's."""
+        return not self.operation or not self.permission
 
     def matches(self, entry: AclEntry) -> bool:
         """Return whether the filter asks for the entry."""

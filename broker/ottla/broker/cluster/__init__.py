@@ -9,6 +9,7 @@ metadata_api.py               Metadata
 auto_create.py                topics created because a client asked for them
 describe_cluster.py           DescribeCluster
 describe_topic_partitions.py  DescribeTopicPartitions
+describe_acls.py              DescribeAcls
 describe_scram_credentials.py  DescribeUserScramCredentials
 describe_node.py              DescribeNode, our own
 

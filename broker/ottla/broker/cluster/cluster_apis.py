@@ -12,6 +12,7 @@ from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.config_resources import ListConfigResourcesApi
 from ottla.broker.cluster.configs_api import ConfigsApi
+from ottla.broker.cluster.describe_acls import DescribeAclsApi
 from ottla.broker.cluster.describe_client_quotas import DescribeClientQuotasApi
 from ottla.broker.cluster.describe_cluster import DescribeClusterApi
 from ottla.broker.cluster.describe_node import DescribeNodeApi
@@ -28,6 +29,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import THREADS
 from ottla.wire.apis import (
     API_VERSIONS,
+    DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -47,6 +49,7 @@ CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_ACLS,
 }
 """What `register_cluster_apis` serves."""
 
@@ -129,5 +132,7 @@ def register_cluster_apis(
     dispatcher.register(DESCRIBE_TOPIC_PARTITIONS, pages.handle)
     quotas = DescribeClientQuotasApi(metadata)
     dispatcher.register(DESCRIBE_CLIENT_QUOTAS, quotas.handle)
+    acls = DescribeAclsApi(metadata, is_on=config.authorizer.is_on)
+    dispatcher.register(DESCRIBE_ACLS, acls.handle)
     users = DescribeScramCredentialsApi(metadata)
     dispatcher.register(DESCRIBE_USER_SCRAM_CREDENTIALS, users.handle)

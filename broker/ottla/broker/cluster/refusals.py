@@ -36,6 +36,8 @@ from ottla.wire.messages.alter_user_scram_credentials_response import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from ottla.wire.messages.create_acls_request import CreateAclsRequest
+from ottla.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_partitions_response import (
     CreatePartitionsResponse,
@@ -43,6 +45,8 @@ from ottla.wire.messages.create_partitions_response import (
 )
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from ottla.wire.messages.delete_acls_request import DeleteAclsRequest
+from ottla.wire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
@@ -267,6 +271,32 @@ def _alter_scram_credentials(
     )
 
 
+def _create_acls(
+    request: CreateAclsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    explanations = Explanations()
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=code, error_message=explanations.of(message))
+            for _ in request.creations
+        ]
+    )
+
+
+def _delete_acls(
+    request: DeleteAclsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    explanations = Explanations()
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_code=code, error_message=explanations.of(message), matching_acls=[]
+            )
+            for _ in request.filters
+        ]
+    )
+
+
 def _unregister_broker(
     request: UnregisterBrokerRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
@@ -287,6 +317,8 @@ REFUSALS: dict[int, Callable[[Any, ErrorCode, str, int], Message]] = {
     UpdateFeaturesRequest.API_KEY: _update_features,
     AlterClientQuotasRequest.API_KEY: _alter_client_quotas,
     AlterUserScramCredentialsRequest.API_KEY: _alter_scram_credentials,
+    CreateAclsRequest.API_KEY: _create_acls,
+    DeleteAclsRequest.API_KEY: _delete_acls,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,
 }
 """One row for every API that is forwarded."""

@@ -36,7 +36,6 @@ from ottla.wire.apis import API, API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER, OWN_
 EARLY_API_KEYS = {API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER}
 MISSING = {
     "quotas": (48, 49),
-    "ACLs": (29, 30, 31),
     "delegation tokens": (38, 39, 40, 41),
     "share groups (KIP-932)": (*range(76, 80), *range(83, 88), 90, 91, 92),
     "streams groups (KIP-1071)": (88, 89, 93),

@@ -49,6 +49,7 @@ class ControllerHistory(Rehearsal):
             broker: replace(session) for broker, session in self.sessions._sessions.items()
         }
         other.mutations, other.last_charge = MutationQuotas(WindowShape()), self.last_charge
+        other.authorizer = self.authorizer  # it takes the image with each request
         other.log = list(self.log)
         other.images = list(self.images)
         other.ends = list(self.ends)

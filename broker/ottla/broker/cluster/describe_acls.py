@@ -1,0 +1,77 @@
+"""DescribeAcls: the access control entries that a filter asks for, grouped by resource."""
+
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.network.dispatch import RequestContext
+from ottla.broker.network.steps import Answer, StepPace, Steps
+from ottla.metadata.acl_table import AclTable, PatternKey, pattern_key
+from ottla.model.acls import AclFilter
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.describe_acls_request import DescribeAclsRequest
+from ottla.wire.messages.describe_acls_response import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+
+class DescribeAclsApi:
+    """Serves DescribeAcls 1-3."""
+
+    def __init__(self, metadata: MetadataCache, *, is_on: bool) -> None:
+        """`is_on` is whether there is an authorizer."""
+        self._metadata = metadata
+        self._is_on = is_on
+
+    def handle(
+        self, context: RequestContext, request: DescribeAclsRequest
+    ) -> Answer | DescribeAclsResponse:
+        """Answer from the entries of the image."""
+        if not self._is_on:
+            return _refused(
+                ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
+            )
+        wanted = AclFilter.of_codes(
+            resource_type=request.resource_type_filter,
+            resource_name=request.resource_name_filter,
+            pattern_type=request.pattern_type_filter,
+            principal=request.principal_filter,
+            host=request.host_filter,
+            operation=request.operation,
+            permission=request.permission_type,
+        )
+        if wanted.has_unknown_pattern:
+            return _refused(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
+        if wanted.has_unknown_entry:
+            return _refused(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
+        return _answer(self._metadata.image.acls, wanted)
+
+
+def _answer(acls: AclTable, wanted: AclFilter) -> Steps[DescribeAclsResponse]:
+    pace = StepPace()
+    resources: dict[PatternKey, DescribeAclsResource] = {}
+    for _, entry in acls.candidates(wanted):
+        if wanted.matches(entry):
+            key = pattern_key(entry)
+            resource = resources.get(key)
+            if resource is None:
+                resource = resources[key] = DescribeAclsResource(
+                    resource_type=key.resource_type,
+                    resource_name=key.name,
+                    pattern_type=key.pattern_type,
+                    acls=[],
+                )
+            resource.acls.append(
+                AclDescription(
+                    principal=entry.principal,
+                    host=entry.host,
+                    operation=entry.operation,
+                    permission_type=entry.permission,
+                )
+            )
+        if pace.is_due():
+            yield
+    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+
+
+def _refused(code: ErrorCode, message: str) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=code, error_message=message)
