@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 SPANS_QUEUED_MAX = 10_000
-"""For each collector: those of 2,000 requests."""
+"""For each collector: those of four seconds, at the most."""
 
 BATCH_SPANS_MAX = 512
 """Some 200 KB; collectors take 4 MiB unless they are told otherwise."""

@@ -130,4 +130,4 @@ def test_traces_that_nobody_takes_are_dropped_and_counted() -> None:
 
     assert traces.dropped_count == 3
     assert len(traces.take(10)) == 10
-    assert traces.finished_count == TRACES_HELD_MAX - 10
+    assert len(traces.take(TRACES_HELD_MAX)) == TRACES_HELD_MAX - 10

@@ -21,8 +21,10 @@ from ottla.model.seams import Rng
 from ottla.wire.apis import API, PRODUCE
 from ottla.wire.headers import RequestHeader
 
-TRACES_HELD_MAX = 2_000
-"""Finished traces that wait to be sent; beyond it the newest are dropped and counted."""
+TRACES_HELD_MAX = 500
+"""Finished traces that wait to be sent, in one second; beyond it the newest are dropped and
+counted.  Each takes some 0.2 ms to become spans, in the loop and in the thread that sends them: as
+clients may ask for traces, this also bounds what they cost."""
 
 CLIENT_ID_CHARS_MAX = 256
 """What a trace tells of a client's name for itself, which may have 32 KiB."""
@@ -156,11 +158,6 @@ class RequestTraces:
             self.dropped_count += 1
         else:
             self._finished.append(trace)
-
-    @property
-    def finished_count(self) -> int:
-        """Number of traces that wait to be taken."""
-        return len(self._finished)
 
     def take(self, count_max: int) -> list[RequestTrace]:
         """Take the oldest finished traces."""
