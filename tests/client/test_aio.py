@@ -10,7 +10,14 @@ import pytest
 import trio
 
 from ottla.client import ConsumerConfig, ErrorCode, ProducerConfig, RefusedError, TopicPartition
-from ottla.client.aio import ClientClosedError, open_admin, open_consumer, open_producer
+from ottla.client.aio import (
+    ClientClosedError,
+    WouldBlock,
+    open_admin,
+    open_consumer,
+    open_producer,
+)
+from ottla.client.produce.record_run import TakenRecords
 from ottla.client.testing import ClusterUnderTest
 
 AT = TopicPartition("numbers", 0)
@@ -158,3 +165,205 @@ async def test_the_thread_ends_with_its_loop() -> None:
     with trio.fail_after(60):
         while threads():
             await trio.sleep(0.05)
+
+
+async def values_of(bootstrap: str, count: int, topic: str = "numbers") -> list[int]:
+    async with open_consumer(bootstrap, FROM_START) as consumer:
+        await consumer.assign([TopicPartition(topic, 0)])
+        found: list[int] = []
+        while len(found) < count:
+            found += [int(record.value or b"") for record in await consumer.poll()]
+        return found
+
+
+async def test_records_of_one_task_keep_their_order_however_full_the_buffer_is(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    config = ProducerConfig(buffer_bytes_max=20_000, batch_bytes=2_000, linger_ms=5)
+
+    async def program() -> None:
+        async with open_producer(ottla_cluster.bootstrap, config) as producer:
+            for number in range(3_000):
+                await producer.send("numbers", b"%d" % number, headers=[("h", b"x" * 40)])
+        assert await values_of(ottla_cluster.bootstrap, 3_000) == list(range(3_000))
+
+    await in_asyncio(program)
+
+
+async def test_what_is_flushed_was_sent_before_and_a_report_is_there_at_once(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async def program() -> None:
+        config = ProducerConfig(linger_ms=30_000)
+        async with open_producer(ottla_cluster.bootstrap, config) as producer:
+            await producer.partitions_of("numbers")
+            reports = [producer.send_nowait("numbers", b"%d" % number) for number in range(500)]
+            assert not reports[0].is_settled
+            await producer.flush()
+            assert all(report.is_settled for report in reports)
+            assert [report.result().offset for report in reports] == list(range(500))
+            late = await producer.send("numbers", b"500")
+        assert (await late).offset == 500
+
+    await in_asyncio(program)
+
+
+async def test_a_record_that_would_have_to_wait_is_not_taken_nowait(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async def program() -> None:
+        async with open_producer(ottla_cluster.bootstrap) as producer:
+            with pytest.raises(WouldBlock):
+                producer.send_nowait("numbers", b"x")
+            await producer.partitions_of("numbers")
+            assert (await producer.send_nowait("numbers", b"x")).offset == 0
+            with pytest.raises(TypeError, match="value is 'x'"):
+                producer.send_nowait("numbers", "x")  # type: ignore[arg-type]  # the mistake itself
+        with pytest.raises(ClientClosedError):
+            producer.send_nowait("numbers", b"x")
+
+    await in_asyncio(program)
+
+
+async def test_a_refusal_after_the_send_comes_by_the_report_or_by_the_flush(
+    ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not yours")
+
+    async def program() -> None:
+        async with open_producer(ottla_cluster.bootstrap) as producer:
+            await producer.partitions_of("numbers")
+            own = producer._kept.value
+            # As if a refusal came between the look from outside and the producer's own.
+            own._gathered.refusal = why
+            monkeypatch.setattr(own, "accepts", lambda *_, **__: 10)
+            report = producer.send_nowait("numbers", b"x")
+            with pytest.raises(RefusedError, match="not yours"):
+                await report
+            assert report.is_settled
+            assert report.failure is why
+            await producer.send("numbers", b"x")
+            with pytest.raises(RefusedError, match="not yours"):
+                await producer.flush()
+            await producer.flush()
+
+    await in_asyncio(program)
+
+
+async def test_a_refusal_that_nobody_awaited_aborts_the_transaction(
+    ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def program() -> None:
+        config = ProducerConfig(transactional_id="t")
+        async with open_producer(ottla_cluster.bootstrap, config) as producer:
+            await producer.partitions_of("numbers")
+            own = producer._kept.value
+            monkeypatch.setattr(own, "accepts", lambda *_, **__: 10)
+            with pytest.raises(RefusedError, match=r"max\.request\.size"):
+                async with producer.transaction():
+                    await producer.send("numbers", b"1")
+                    await producer.send("numbers", bytes(2_000_000))
+            async with producer.transaction():
+                await producer.send("numbers", b"2")
+        committed = ConsumerConfig(auto_offset_reset="earliest", isolation_level="read_committed")
+        async with open_consumer(ottla_cluster.bootstrap, committed) as consumer:
+            await consumer.assign([AT])
+            assert [record.value for record in await consumer.poll()] == [b"2"]
+
+    await in_asyncio(program)
+
+
+async def test_records_of_an_aborted_transaction_reach_no_other_one(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async def program() -> list[Any]:
+        config = ProducerConfig(transactional_id="t")
+        async with open_producer(ottla_cluster.bootstrap, config) as producer:
+            await producer.partitions_of("numbers")
+            for number in range(20):
+                with suppress(ZeroDivisionError):
+                    async with producer.transaction():
+                        for _ in range(30):
+                            producer.send_nowait("numbers", b"%d" % number)
+                        if number % 2:
+                            raise ZeroDivisionError
+        committed = ConsumerConfig(auto_offset_reset="earliest", isolation_level="read_committed")
+        found: list[Any] = []
+        async with open_consumer(ottla_cluster.bootstrap, committed) as consumer:
+            await consumer.assign([AT])
+            while len(found) < 300:
+                found += [int(record.value or b"") for record in await consumer.poll()]
+            assert await consumer.poll(0.2) == []
+        return found
+
+    assert await in_asyncio(program) == [number for number in range(0, 20, 2) for _ in range(30)]
+
+
+async def test_a_cancelled_wait_for_a_report_leaves_the_record(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async def program() -> None:
+        config = ProducerConfig(linger_ms=200)
+        async with open_producer(ottla_cluster.bootstrap, config) as producer:
+            report = await producer.send("numbers", b"1")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await report
+            assert (await report).offset == 0
+            waiting = [asyncio.ensure_future(report.wait()) for _ in range(3)]
+            assert {one.offset for one in await asyncio.gather(*waiting)} == {0}
+
+    await in_asyncio(program)
+
+
+async def test_a_commit_behind_ones_back_is_settled_by_its_end(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async def program() -> None:
+        await fill(ottla_cluster.bootstrap, 30)
+        async with open_consumer(ottla_cluster.bootstrap, IN_GROUP) as consumer:
+            await consumer.subscribe(["numbers"])
+            for _ in range(13):
+                await anext(consumer)
+            commit = await consumer.commit_async()
+            assert commit.offsets[AT].offset == 13
+            await commit
+            assert commit.is_settled
+            assert commit.error is None
+            assert (await consumer.committed([AT]))[AT].offset == 13
+            assert await consumer.coordinator_address() == ottla_cluster.bootstrap
+            await consumer.pause(AT)
+            assert await consumer.paused() == {AT}
+
+    await in_asyncio(program)
+
+
+async def test_a_run_of_records_keeps_its_place(ottla_cluster: ClusterUnderTest) -> None:
+    class Run:
+        """Three records that are all one number."""
+
+        def __init__(self) -> None:
+            self.left = [b"7"] * 3
+
+        @property
+        def next_bytes(self) -> int:
+            return 32 if self.left else 0
+
+        @property
+        def largest_bytes(self) -> int:
+            return 32
+
+        def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
+            self.left.pop()
+            # length, attributes, timestamp delta, offset delta, no key, value, no headers
+            body = bytes([14, 0, timestamp_delta * 2, first_delta * 2, 1, 2]) + b"7" + bytes([0])
+            return TakenRecords(body, 1)
+
+    async def program() -> None:
+        async with open_producer(ottla_cluster.bootstrap) as producer:
+            await producer.send("numbers", b"6")
+            await producer.send_run("numbers", Run(), partition=0)
+            await producer.send("numbers", b"8")
+        assert await values_of(ottla_cluster.bootstrap, 5) == [6, 7, 7, 7, 8]
+
+    await in_asyncio(program)

@@ -177,6 +177,42 @@ class Producer:
             self._ring(at)
         return Delivery(batch, batch.record_count - 1, timestamp_ms)
 
+    def accepts(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers | EncodedHeaders = (),
+        timestamp_ms: int | None = None,
+        waiting_bytes: int = 0,
+    ) -> int | None:
+        """Return the bytes of a record that `send_nowait` takes now; None where it may not.
+
+        For the client's own use, also from another thread: what it reads is replaced whole, so the
+        answer may be old and never wrong in itself.  `waiting_bytes` are on their way to it.
+        Raises TypeError and RefusedError for the record itself, as `send` does.
+        """
+        if type(value) is not bytes or (key is not None and type(key) is not bytes) or headers:
+            value, key = bytes_or_none("value", value), bytes_or_none("key", key)
+            headers = checked_headers(headers)
+        size_bytes = record_bytes(key, value, headers)
+        if size_bytes > self._config.request_bytes_max:
+            raise self._too_large(size_bytes)
+        if partition is not None or timestamp_ms is not None:
+            check_place(topic, partition, timestamp_ms)
+        known = self._cluster.topics.get(topic)
+        if (
+            known is None
+            or (partition is not None and partition not in known.at)
+            or self._gathered.refusal is not None
+            or self._gathered.buffered_bytes + waiting_bytes + size_bytes
+            > self._config.buffer_bytes_max
+        ):
+            return None
+        return size_bytes
+
     async def send_run(
         self, topic: str, run: RecordRun, *, partition: int, timestamp_ms: int | None = None
     ) -> None:

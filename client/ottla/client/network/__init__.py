@@ -12,4 +12,6 @@ cluster.py      who leads what; a connection to whoever is asked
 patience.py     repeats what may be repeated without harm
 told.py         what brokers tell, read with caution (pure)
 background.py   tasks that serve a block and end with it
+trio_thread.py  a trio loop in a thread, for clients of an asyncio loop
+aio_bridge.py   clients of trio as clients of asyncio
 """

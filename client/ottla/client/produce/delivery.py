@@ -29,11 +29,11 @@ class Delivery:
     It gives RecordMetadata or raises NotDeliveredError; awaiting it twice gives the same twice.
     """
 
-    __slots__ = ("_batch", "_index", "_timestamp_ms")
+    __slots__ = ("_place", "_timestamp_ms")
 
     def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
-        self._batch = batch
-        self._index = index
+        self._place = batch, index
+        """The batch and the place in it, in one: another thread may look."""
         self._timestamp_ms = timestamp_ms
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
@@ -42,28 +42,34 @@ class Delivery:
     @property
     def is_settled(self) -> bool:
         """Whether it is known what became of the record."""
-        return self._find().is_settled
+        return self._find()[0].is_settled
 
     @property
     def failure(self) -> NotDeliveredError | None:
         """Why the record was not delivered; `flush` raises it nevertheless."""
-        return self._find().failure_of(self._index)
+        batch, index = self._find()
+        return batch.failure_of(index)
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once it is known what became of the record, which may be at once."""
-        batch = self._find()
+        batch, _ = self._find()
         if batch.is_settled:
             callback()
         else:
             # A batch that is split calls back too: go on with the part that has the record.
             batch.on_settled.append(lambda: self.when_settled(callback))
 
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Do the same for who will hear of a failure: `flush` need not raise it."""
+        self._find()[0].is_watched = True
+        self.when_settled(callback)
+
     async def wait(self) -> RecordMetadata:
         """Wait until it is known what became of the record.
 
         Others get their turn once for each settled batch, not for each of its records.
         """
-        batch = self._find()
+        batch, _ = self._find()
         if batch.is_settled and not batch.is_watched:
             await trio.lowlevel.checkpoint()
         batch.is_watched = True
@@ -71,27 +77,28 @@ class Delivery:
             event = trio.Event()
             batch.on_settled.append(event.set)
             await event.wait()
-            batch = self._find()
+            batch, _ = self._find()
         return self.result()
 
     def result(self) -> RecordMetadata:
         """Return what became of the record; it must be settled."""
-        batch = self._find()
+        batch, index = self._find()
         assert batch.is_settled
-        failure = batch.failure_of(self._index)
+        failure = batch.failure_of(index)
         if failure is not None:
             batch.is_watched = True
             raise failure
-        offset = batch.base_offset + self._index if batch.base_offset >= 0 else -1
+        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
         stamp = batch.log_append_time_ms if batch.log_append_time_ms >= 0 else self._timestamp_ms
         topic, partition = batch.partition
         return RecordMetadata(topic, partition, Offset(offset), stamp)
 
-    def _find(self) -> ProducerBatch:
-        """Return the batch where the record is now: one that was too large was split."""
-        if self._batch.parts is not None:
-            self._batch, self._index = self._batch.leaf_of(self._index)
-        return self._batch
+    def _find(self) -> tuple[ProducerBatch, int]:
+        """Return where the record is now: a batch that was too large was split."""
+        batch, index = self._place
+        if batch.parts is not None:
+            self._place = batch.leaf_of(index)
+        return self._place
 
 
 async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
@@ -119,7 +126,7 @@ __all__ = ["Delivery", "NotDeliveredError", "RecordMetadata", "settle_all"]
 
 def note_sender(delivery: Delivery, span: object, *, count_max: int) -> None:
     """Have the request that brings a record know its span, if it is one of the batch's first."""
-    batch = delivery._batch
+    batch, _ = delivery._place
     if batch.senders is None:
         batch.senders = [span]
     elif len(batch.senders) < count_max:

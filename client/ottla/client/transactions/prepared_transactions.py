@@ -42,7 +42,7 @@ class PreparedTransaction(NamedTuple):
 
 
 async def complete_transactions(
-    bootstrap: str | Iterable[tuple[str, int]],
+    bootstrap: str | Iterable[str | tuple[str, int]],
     prepared: Sequence[PreparedTransaction],
     config: ProducerConfig | None = None,
     *,

@@ -1,0 +1,403 @@
+"""The producer for asyncio: records wait in an outbox and cross to trio's thread many at a time.
+
+A record that the producer takes at once, as far as can be seen from here, goes into the outbox and
+`send` returns; where it may have to wait, or be refused, `send` crosses over and waits for the
+outcome.  Invariants: OrderKept (the outbox is emptied from its front, and a `send` that crosses
+over, a flush, the start and the end of a transaction wait until all before it have been taken),
+MemoryBounded (what waits here counts as part of `buffer.memory`).
+"""
+
+import asyncio
+import contextvars
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import trio
+
+from ottla.client.groups.group_member import Membership
+from ottla.client.groups.group_offsets import Committed
+from ottla.client.network.aio_bridge import Bridge, kept_open
+from ottla.client.network.trio_thread import Call, ClientClosedError, Kept, TrioThread
+from ottla.client.produce.delivery import Delivery, RecordMetadata
+from ottla.client.produce.record_run import RecordRun
+from ottla.client.producer import Producer
+from ottla.client.transactions.prepared_transactions import PreparedTransaction
+from ottla.client.transactions.producer_transactions import ProducerTransaction
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.wire.batch_builder import EncodedHeaders, Headers
+
+SENDS_PER_TURN = 64
+"""Records a task may send before others of its loop get their turn."""
+TAKES_PER_TURN = 64
+"""Records the producer takes before other tasks of its loop get their turn."""
+
+
+class WaitingRecord(NamedTuple):
+    """A record in the outbox."""
+
+    delivery: "AioDelivery"
+    size_bytes: int
+    arguments: tuple[str, bytes | None]
+    options: dict[str, Any]
+    context: contextvars.Context
+
+
+class AioDelivery:
+    """The delivery report of one record, to come: `await` it.
+
+    It gives RecordMetadata or raises NotDeliveredError; awaiting it twice gives the same twice.
+    """
+
+    __slots__ = ("_bridge", "_delivery", "_failure", "_on_taken")
+
+    def __init__(self, bridge: Bridge[Producer], delivery: Delivery | None = None) -> None:
+        self._bridge = bridge
+        self._delivery = delivery
+        self._failure: Exception | None = None
+        self._on_taken: list[Callable[[], None]] = []
+
+    def __await__(self) -> Any:
+        return self.wait().__await__()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of the record."""
+        if self._delivery is not None:
+            return self._delivery.is_settled
+        return self._failure is not None
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the record was not delivered; `flush` raises it nevertheless."""
+        return self._failure if self._delivery is None else self._delivery.failure
+
+    def result(self) -> RecordMetadata:
+        """Return what became of the record; it must be settled."""
+        if self._delivery is None:
+            assert self._failure is not None
+            raise self._failure
+        return self._delivery.result()
+
+    async def wait(self) -> RecordMetadata:
+        """Wait until it is known what became of the record."""
+        if not self.is_settled:
+            bridge = self._bridge
+            call: Call[None] = Call(asyncio.get_running_loop())
+            bridge._thread.call_soon(self._watch, call)
+            try:
+                await bridge._thread.result_of(call, lambda: self._leave(call))
+            except ClientClosedError:
+                if not self.is_settled:
+                    raise
+        return self.result()
+
+    # In trio's thread.
+
+    def take(self, delivery: Delivery | None, failure: Exception | None) -> None:
+        """Note that the producer has taken the record, or refused it; for the client's own use."""
+        self._delivery, self._failure = delivery, failure
+        waiting, self._on_taken = self._on_taken, []
+        for watch in waiting:
+            watch()
+
+    def _watch(self, call: Call[None]) -> None:
+        thread, kept = self._bridge._thread, self._bridge._kept
+        if self._delivery is None and self._failure is None:
+            self._on_taken.append(lambda: self._watch(call))
+            return
+
+        def settle() -> None:
+            kept.on_close.pop(call, None)
+            thread.post(call.settle, None, None)
+
+        if self._delivery is None:
+            settle()
+        elif kept.is_closed and not self._delivery.is_settled:
+            thread.post(call.settle, None, ClientClosedError())
+        else:
+            kept.on_close[call] = lambda: thread.post(call.settle, None, ClientClosedError())
+            self._delivery.watch(settle)
+
+    def _leave(self, call: Call[None]) -> None:
+        self._bridge._kept.on_close.pop(call, None)
+        self._bridge._thread.post(call.settle, None, None)
+
+
+class AioOutbox:
+    """The records that are on their way to the producer."""
+
+    def __init__(self, bridge: Bridge[Producer], thread: TrioThread, kept: Kept[Producer]) -> None:
+        self._thread = thread
+        self._kept = kept
+        self._bridge = bridge
+        self._records: deque[WaitingRecord] = deque()
+        self._is_due = False
+        """Whether trio's thread has been told."""
+        self._is_held_up = False
+        """Whether the first record waits for the producer, in a task."""
+        # Each is changed in one thread alone, and read in both.
+        self._added_bytes = self._taken_bytes = 0
+        self._added_count = self._taken_count = 0
+        self._waiting: list[tuple[int, trio.Event]] = []
+        self._failure: Exception | None = None
+        """Why a record was refused whose report was not awaited by then."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of records that wait."""
+        return self._added_bytes - self._taken_bytes
+
+    def add(self, record: WaitingRecord) -> None:
+        """Send a record along; in asyncio's thread."""
+        self._added_bytes += record.size_bytes
+        self._added_count += 1
+        self._records.append(record)
+        if not self._is_due:
+            self._is_due = True
+            self._thread.call_soon(self._take)
+
+    # In trio's thread.
+
+    async def emptied(self) -> None:
+        """Wait until all records that were added before have been taken."""
+        if self._taken_count < self._added_count:
+            event = trio.Event()
+            self._waiting.append((self._added_count, event))
+            await event.wait()
+
+    async def emptied_without_failure(self) -> None:
+        """Wait the same; raise, once, why a record was refused whose report was not awaited."""
+        await self.emptied()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def discard(self, why: Exception) -> None:
+        """Drop what waits: the block that sent it ended by an error."""
+        while self._records:
+            self._on_taken(self._records.popleft(), None, why)
+        self._failure = None
+
+    def _take(self) -> None:
+        self._is_due = False
+        if self._is_held_up:
+            return
+        producer = self._kept.value
+        for _ in range(TAKES_PER_TURN):
+            if not self._records:
+                return
+            record = self._records[0]
+            try:
+                delivery = record.context.run(
+                    producer.send_nowait, *record.arguments, **record.options
+                )
+            except trio.WouldBlock:
+                self._is_held_up = True
+                if not self._kept.start(self._take_slowly):
+                    self._is_held_up = False
+                    self.discard(ClientClosedError())
+                return
+            except Exception as error:  # it belongs to the record
+                self._on_taken(self._records.popleft(), None, error)
+            else:
+                self._on_taken(self._records.popleft(), delivery, None)
+        if self._records and not self._is_due:
+            self._is_due = True
+            self._thread.call_soon(self._take)
+
+    async def _take_slowly(self) -> None:
+        """Let records wait for the producer, each for its turn."""
+        try:
+            while self._records:
+                record = self._records.popleft()
+                delivery: Delivery | None = None
+                failure: Exception | None = ClientClosedError()
+                try:
+                    delivery = await self._kept.value.send(*record.arguments, **record.options)
+                    failure = None
+                except Exception as error:  # it belongs to the record
+                    failure = error
+                finally:
+                    self._on_taken(record, delivery, failure)
+        except trio.Cancelled:
+            self.discard(ClientClosedError())
+            raise
+        finally:
+            self._is_held_up = False
+
+    def _on_taken(
+        self, record: WaitingRecord, delivery: Delivery | None, failure: Exception | None
+    ) -> None:
+        self._taken_bytes += record.size_bytes
+        self._taken_count += 1
+        if failure is not None and not record.delivery._on_taken:
+            self._failure = self._failure or failure
+        record.delivery.take(delivery, failure)
+        while self._waiting and self._waiting[0][0] <= self._taken_count:
+            self._waiting.pop(0)[1].set()
+
+
+class AioTransaction(Bridge[ProducerTransaction]):
+    """An open transaction: records go by the producer's `send`, offsets by `send_offsets`."""
+
+    def __init__(
+        self, thread: TrioThread, kept: Kept[ProducerTransaction], outbox: AioOutbox
+    ) -> None:
+        super().__init__(thread, kept)
+        self._outbox = outbox
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, int | Committed], group: Membership
+    ) -> None:
+        """Let a group's offsets be committed with the records."""
+        await self._run(self._kept.value.send_offsets, offsets, group)
+
+    async def prepare(self) -> PreparedTransaction | None:
+        """Deliver all records and leave the end to `complete_transactions`."""
+        await self._run(self._outbox.emptied_without_failure)
+        return await self._run(self._kept.value.prepare)
+
+
+class AioProducer(Bridge[Producer]):
+    """A producer for asyncio; made by `open_producer`."""
+
+    def __init__(self, thread: TrioThread, kept: Kept[Producer]) -> None:
+        super().__init__(thread, kept)
+        self._outbox = AioOutbox(self, thread, kept)
+        self._sends_left = SENDS_PER_TURN
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers | EncodedHeaders = (),
+        timestamp_ms: int | None = None,
+    ) -> AioDelivery:
+        """Take one record, as `ottla.client.Producer.send` does; await the result's report.
+
+        Where the record is refused only later (its topic was deleted just now), the report says so.
+        """
+        self._sends_left -= 1
+        if self._sends_left <= 0:
+            self._sends_left = SENDS_PER_TURN
+            await asyncio.sleep(0)
+        try:
+            return self.send_nowait(
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+            )
+        except trio.WouldBlock:
+            pass
+        producer = self._kept.value
+
+        async def ask() -> Delivery:
+            await self._outbox.emptied()
+            return await producer.send(
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+            )
+
+        return AioDelivery(self, await self._run(ask))
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers | EncodedHeaders = (),
+        timestamp_ms: int | None = None,
+    ) -> AioDelivery:
+        """Take one record at once, or raise WouldBlock where `send` would wait or be refused."""
+        if not self._kept.is_open:
+            raise ClientClosedError
+        outbox = self._outbox
+        size_bytes = self._kept.value.accepts(
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            headers=headers,
+            timestamp_ms=timestamp_ms,
+            waiting_bytes=outbox.waiting_bytes,
+        )
+        if size_bytes is None:
+            raise trio.WouldBlock
+        delivery = AioDelivery(self)
+        options = {
+            "key": key,
+            "partition": partition,
+            "headers": headers,
+            "timestamp_ms": time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,
+        }
+        outbox.add(
+            WaitingRecord(delivery, size_bytes, (topic, value), options, contextvars.copy_context())
+        )
+        return delivery
+
+    async def send_run(
+        self, topic: str, run: RecordRun, *, partition: int, timestamp_ms: int | None = None
+    ) -> None:
+        """Take all records of a run, as `ottla.client.Producer.send_run` does."""
+        producer = self._kept.value
+
+        async def ask() -> None:
+            await self._outbox.emptied()
+            await producer.send_run(topic, run, partition=partition, timestamp_ms=timestamp_ms)
+
+        await self._run(ask)
+
+    async def flush(self) -> None:
+        """Send everything now; return when it is known what became of it all.
+
+        It raises the first error of a record whose AioDelivery is not awaited.
+        """
+        await self._run(self._flush)
+
+    async def _flush(self) -> None:
+        await self._outbox.emptied()
+        await self._kept.value.flush()
+        await self._outbox.emptied_without_failure()
+
+    async def partitions_of(self, topic: str) -> tuple[int, ...]:
+        """Return a topic's partition numbers; a topic that may be created on first use is."""
+        return await self._run(self._kept.value.partitions_of, topic)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AioTransaction]:
+        """Open a transaction: the end of the block commits, an error that leaves it aborts."""
+        await self._run(self._outbox.emptied)
+        async with kept_open(self._thread, self._kept.value.transaction()) as kept:
+            try:
+                yield AioTransaction(self._thread, kept, self._outbox)
+                await self._run(self._outbox.emptied_without_failure)
+            except BaseException:
+                # Before it aborts: what is still on its way belongs to no other transaction.
+                self.discard(
+                    RefusedError(ErrorCode.INVALID_TXN_STATE, "its transaction was aborted before")
+                )
+                raise
+
+    def discard(self, why: Exception) -> None:
+        """Drop what was not handed to the producer yet; for the client's own use."""
+        with suppress(ClientClosedError):
+            self._thread.call_soon(self._outbox.discard, why)
+
+
+__all__ = ["AioDelivery", "AioProducer", "AioTransaction"]

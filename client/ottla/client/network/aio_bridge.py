@@ -1,0 +1,97 @@
+"""Clients of trio as clients of asyncio: what both kinds of calls become there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+from ottla.client.network.trio_thread import Kept, TrioThread
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, TrioThread] = WeakKeyDictionary()
+
+
+class Bridge(Generic[T_co]):
+    """A client at work in the thread."""
+
+    def __init__(self, thread: TrioThread, kept: Kept[T_co]) -> None:
+        self._thread = thread
+        self._kept = kept
+
+    async def _run(self, function: Callable[..., Awaitable[R]], *args: Any) -> R:
+        return await self._thread.run(function, *args, kept=self._kept)
+
+
+def asked(
+    method: Callable[Concatenate[T, P], Awaitable[R]],
+) -> Callable[Concatenate[Bridge[T], P], Coroutine[Any, Any, R]]:
+    """Return an async method of trio as one of asyncio."""
+
+    async def call(self: Bridge[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def ask() -> R:
+            return await method(self._kept.value, *args, **kwargs)
+
+        return await self._run(ask)
+
+    call.__name__, call.__doc__ = method.__name__, method.__doc__
+    call.__wrapped__ = method  # type: ignore[attr-defined]  # inspect reads it
+    return call
+
+
+def done(
+    method: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[Bridge[T], P], Coroutine[Any, Any, R]]:
+    """Return a plain method as one of asyncio."""
+
+    async def ask(client: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(client, *args, **kwargs)
+
+    ask.__name__, ask.__doc__ = method.__name__, method.__doc__
+    ask.__wrapped__ = method  # type: ignore[attr-defined]  # inspect reads it
+    return asked(ask)
+
+
+@asynccontextmanager
+async def borrowed_thread() -> AsyncIterator[TrioThread]:
+    """Give the thread of the running loop, which ends with its last user."""
+    loop = asyncio.get_running_loop()
+    thread = _threads.get(loop)
+    if thread is None:
+        thread = _threads[loop] = TrioThread(loop)
+    thread.client_count += 1
+    try:
+        await thread.ready()
+        yield thread
+    finally:
+        thread.client_count -= 1
+        if not thread.client_count:
+            del _threads[loop]
+            thread.stop()
+
+
+@asynccontextmanager
+async def opened(
+    manager: AbstractAsyncContextManager[T],
+) -> AsyncIterator[tuple[TrioThread, Kept[T]]]:
+    """Open a client in the loop's thread."""
+    async with borrowed_thread() as thread, kept_open(thread, manager) as kept:
+        yield thread, kept
+
+
+@asynccontextmanager
+async def kept_open(
+    thread: TrioThread, manager: AbstractAsyncContextManager[T]
+) -> AsyncIterator[Kept[T]]:
+    """Open a context manager of trio for the block, which closes it by its end or its error."""
+    kept, end = await thread.keep(manager)
+    try:
+        yield kept
+    except BaseException:
+        await thread.close(kept, end, True)
+        raise
+    await thread.close(kept, end, False)
