@@ -5,6 +5,7 @@ The volumes are real file systems of a few MiB, filled by a file beside the logs
 
 import json
 import os
+import shutil
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -192,3 +193,40 @@ def test_a_disk_that_fills_up_is_seen_before_during_and_after(
     fresh.wait_for(lambda: fresh.status()["healthy"], "a healthy cluster")
     assert sent_by_librdkafka(fresh.bootstrap, inside) is None
     fresh.wait_for(lambda: events(fresh, "broker 1") == ONCE_EACH, "line for each change")
+
+
+def test_the_full_disk_of_a_controller_is_seen_and_passes(
+    fresh: Any, make_small_disk: Callable[[int], Path]
+) -> None:
+    volume, port = make_small_disk(DISK_BYTES), free_port()
+    directory = volume / "metadata"
+    shutil.move(fresh.node("controller").dir, directory)
+    fresh.start(
+        "controller",
+        metadata_log_dir=str(directory),
+        metrics_prometheus_port=str(port),
+        **QUICK,
+    )
+    fresh.start("broker")
+    reserve = ("ottla_metadata_reserved_bytes", "")
+    fresh.wait_for(lambda: scrape(port)[reserve] == 2 * MIB, "a reserve")
+    assert fresh.status()["healthy"]
+
+    filler = fill(volume, leave_bytes=2 * MIB)
+    fresh.wait_for(lambda: scrape(port)[("filling", str(directory))], "a filling directory")
+    status = fresh.status()
+    assert status["healthy"]
+    assert [one for one in status["warnings"] if f"{directory} fills up" in one]
+
+    fill(volume, leave_bytes=0)
+    fresh.wait_for(lambda: scrape(port)[reserve] < 2 * MIB, "a reserve in use")
+    assert scrape(port)[("full", str(directory))] == 1
+    reasons = "\n".join(fresh.status()["reasons"])
+    assert f"the metadata log's directory {directory} is full" in reasons
+    assert "of reserved.space" in reasons
+    assert fresh.ottla("topic", "create", "by-the-reserve").returncode == 0
+
+    filler.unlink()
+    fresh.wait_for(lambda: fresh.status()["healthy"], "a healthy cluster")
+    fresh.wait_for(lambda: scrape(port)[reserve] == 2 * MIB, "a whole reserve")
+    fresh.wait_for(lambda: events(fresh, "controller 101") == ONCE_EACH, "line for each change", 20)

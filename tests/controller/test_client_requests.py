@@ -303,6 +303,7 @@ def test_the_quorum_is_described_for_its_one_partition() -> None:
         voters=(voter,),
         observers=(),
         problems=("Voter 102 refuses.", "Voter 103 refuses."),
+        warnings=("Its disk fills up.",),
     )
     request = DescribeQuorumRequest(
         topics=[
@@ -318,7 +319,8 @@ def test_the_quorum_is_described_for_its_one_partition() -> None:
     [found], [unknown] = (topic.partitions for topic in reply.topics)
     assert (found.leader_id, found.leader_epoch, found.high_watermark) == (101, 3, 9)
     assert found.error_code == ErrorCode.NONE
-    assert found.error_message == "Voter 102 refuses. Voter 103 refuses."
+    assert found.error_message == "Voter 102 refuses.\nVoter 103 refuses."
+    assert (reply.error_code, reply.error_message) == (ErrorCode.NONE, "Its disk fills up.")
     assert [one.replica_directory_id for one in found.current_voters] == [UUID(int=500)]
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert reply.nodes[0].listeners[0].port == 9093

@@ -98,6 +98,8 @@ class PlayedQuorum:
     high_watermark: Offset = START
     end_offset: Offset = START
     problems: tuple[str, ...] = ()
+    disk_problems: tuple[str, ...] = ()
+    disk_warnings: tuple[str, ...] = ()
     epoch: Epoch | None = None
     listener: Callable[[Epoch | None], None] = lambda epoch: None
     moved: trio.Event = field(default_factory=trio.Event)

@@ -426,7 +426,8 @@ class Controller:
         return quorum_status(
             description,
             self._identity.voters,
-            problems=self._member.problems,
+            problems=(*self._member.disk_problems, *self._member.problems),
+            warnings=self._member.disk_warnings,
             now_ms=self._clock.monotonic_ms(),
             wall_ms=self._clock.wall_ms(),
         )

@@ -108,7 +108,9 @@ class QuorumStatus:
     voters: tuple[ReplicaStatus, ...]
     observers: tuple[ReplicaStatus, ...]
     problems: tuple[str, ...] = ()
-    """What keeps voters apart for good, a sentence each."""
+    """What keeps voters apart for good, or the leader from its disk, a sentence each."""
+    warnings: tuple[str, ...] = ()
+    """What will be a problem unless an operator acts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

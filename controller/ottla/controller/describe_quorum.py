@@ -21,6 +21,9 @@ DIRECTORIES_FROM = 2
 
 UNKNOWN_INSTANT_MS = -1
 
+SENTENCES = "\n"
+"""Between two of them in one message."""
+
 PARTITIONS_MAX = 1_000
 """One partition has a quorum.  Fewer would refuse a client that asks for what it knows, more lets
 a stranger have an answer made of what is not there."""
@@ -31,6 +34,7 @@ def quorum_status(
     voters: VoterSet,
     *,
     problems: tuple[str, ...],
+    warnings: tuple[str, ...] = (),
     now_ms: int,
     wall_ms: int,
 ) -> QuorumStatus:
@@ -59,6 +63,7 @@ def quorum_status(
         voters=tuple(map(replica, description.voters)),
         observers=tuple(map(replica, description.observers)),
         problems=problems,
+        warnings=warnings,
     )
 
 
@@ -95,7 +100,12 @@ def describe_quorum(
         )
         for voter in (status.voters if version >= DIRECTORIES_FROM else ())
     ]
-    return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
+    return DescribeQuorumResponse(
+        # With Kafka's error code NONE, as the problems: `ottla status` shows it.
+        error_message=SENTENCES.join(status.warnings) or None,
+        topics=topics,
+        nodes=nodes,
+    )
 
 
 def _partition(status: QuorumStatus, topic: str, index: int, version: int) -> PartitionData:
@@ -108,7 +118,7 @@ def _partition(status: QuorumStatus, topic: str, index: int, version: int) -> Pa
     return PartitionData(
         partition_index=0,
         # Kafka's error code NONE with a message: `ottla quorum status` shows it.
-        error_message=" ".join(status.problems) or None,
+        error_message=SENTENCES.join(status.problems) or None,
         leader_id=status.leader_id,
         leader_epoch=status.leader_epoch,
         high_watermark=status.high_watermark,

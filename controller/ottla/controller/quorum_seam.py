@@ -37,6 +37,16 @@ class Quorum(Protocol):
         """Return what keeps voters apart for good, a sentence each."""
         ...
 
+    @property
+    def disk_problems(self) -> tuple[str, ...]:
+        """What is wrong with the disk of this node's metadata log, a sentence each."""
+        ...
+
+    @property
+    def disk_warnings(self) -> tuple[str, ...]:
+        """What will be wrong with it unless an operator acts."""
+        ...
+
     def on_leadership(self, listener: Callable[[Epoch | None], None]) -> None:
         """Call `listener` with the epoch when this node may act as leader, None when no longer."""
         ...

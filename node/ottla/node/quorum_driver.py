@@ -218,6 +218,19 @@ class QuorumMember:
         return (*self._troubles.problems, kept)
 
     @property
+    def disk_problems(self) -> tuple[str, ...]:
+        """What is wrong with the disk of this node's metadata log, a sentence each."""
+        return tuple(self._named(text) for text in self.room.report().problems)
+
+    @property
+    def disk_warnings(self) -> tuple[str, ...]:
+        """What will be wrong with it unless an operator acts."""
+        return tuple(self._named(text) for text in self.room.report().warnings)
+
+    def _named(self, text: str) -> str:
+        return f"controller {self.identity.node_id}: {text}"
+
+    @property
     def reserved_bytes(self) -> int:
         """Bytes that are kept for a full disk of the metadata log."""
         return self._log.reserved_bytes

@@ -73,6 +73,15 @@ def test_the_warnings_of_a_broker_are_the_clusters_and_no_reason() -> None:
     assert warnings_of(found) == ["broker 1: log directory /d fills up"]
 
 
+def test_the_disk_of_the_active_controller_is_a_reason_or_a_warning() -> None:
+    full = survey(quorum=quorum(problems="controller 101: is full\n1 MiB of 2 MiB is left"))
+    filling = survey(quorum=quorum(warnings="controller 101: fills up"))
+
+    assert reasons_of(full) == ["controller 101: is full", "1 MiB of 2 MiB is left"]
+    assert reasons_of(filling) == []
+    assert warnings_of(filling) == ["controller 101: fills up"]
+
+
 def test_a_voter_that_is_silent_for_too_long_is_named() -> None:
     found = survey(quorum=quorum(voter(102, SILENT_AFTER_MS), voter(103, SILENT_AFTER_MS + 1)))
 

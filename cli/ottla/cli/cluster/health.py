@@ -38,6 +38,7 @@ def reasons_of(survey: Survey) -> list[str]:
 def warnings_of(survey: Survey) -> list[str]:
     """Return what does no harm to records, but will surprise somebody."""
     return [
+        *survey.quorum.warnings.splitlines(),
         *(
             f"broker {broker.id}: {warning}"
             for broker in survey.brokers
@@ -109,8 +110,7 @@ def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:
                 f"controller {voter.id} has not been heard of for "
                 f"{duration(voter.last_fetch_ms_ago)}; start it again"
             )
-    if quorum.problems:
-        yield quorum.problems
+    yield from quorum.problems.splitlines()
 
 
 def broker_reasons(broker: SurveyedBroker) -> Iterator[str]:

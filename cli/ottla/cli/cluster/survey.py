@@ -61,6 +61,7 @@ class SurveyedQuorum:
     voters: list[SurveyedReplica] = field(default_factory=list)
     observers: list[SurveyedReplica] = field(default_factory=list)
     problems: str = ""
+    warnings: str = ""
     failure: str = ""
     clock_ahead_ms: int | None = None
     """How far the leader's wall clock is ahead of ours."""
@@ -196,6 +197,7 @@ async def quorum_of(admin: Admin) -> SurveyedQuorum:
         voters=[replica(state) for state in found.voters],
         observers=[replica(state) for state in found.observers],
         problems=found.problems,
+        warnings=found.warnings,
         clock_ahead_ms=None if leader is None else leader.last_fetch_ms - wall_ms,
     )
 

@@ -76,7 +76,9 @@ class QuorumDescription:
     addresses: Mapping[NodeId, tuple[str, int]]
     """First listeners of the controllers, where the broker is new enough to say."""
     problems: str = ""
-    """What the leader finds wrong with the quorum, in a sentence."""
+    """What the leader finds wrong with the quorum or its disk, a line each."""
+    warnings: str = ""
+    """What will be wrong with its disk unless an operator acts, a line each."""
 
 
 class FeatureLevels(NamedTuple):
@@ -135,6 +137,7 @@ class ClusterCalls(AdminCalls):
                 if node.listeners
             },
             problems=partition.error_message or "",
+            warnings=answer.error_message or "",
         )
 
     async def describe_features(self) -> dict[str, FeatureLevels]:
