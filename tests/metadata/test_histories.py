@@ -23,6 +23,7 @@ from ottla.metadata.image import (
 from ottla.metadata.records import Record
 from ottla.metadata.snapshot import records_of
 from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
+from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.quota_limits import QuotaEntity
 from ottla.model.scram import ScramCredential
@@ -46,6 +47,7 @@ MOVES = [
     "feature",
     "quota",
     "credential",
+    "token",
     "acl",
     "acl",
     "producer ids",
@@ -95,6 +97,19 @@ def _record(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
             return records.remove_scram_credential_record(user, mechanism)
         credential = ScramCredential(b"salt", b"stored", b"server", draw(st.integers(1, 2)))
         return records.scram_credential_record(user, mechanism, credential)
+    if move == "token":
+        token = DelegationToken(
+            id=draw(st.sampled_from(["x", "y"])),
+            owner="User:u",
+            requester="User:v",
+            renewers=draw(st.sampled_from([(), ("User:w", "User:x")])),
+            issued_ms=1,
+            max_ms=9,
+            expires_ms=draw(st.integers(1, 9)),
+        )
+        if draw(st.booleans()):
+            return records.remove_delegation_token_record(token.id)
+        return records.delegation_token_record(token)
     if move == "acl":
         return _acl(draw, image)
     if move == "producer ids":

@@ -52,7 +52,15 @@ REFUSED = [
     ({"principal.builder.class": "x"}, "principal.builder.class: is set, and principals are"),
     ({"security.providers": "x"}, "security.providers: is set, and "),
     ({"connections.max.reauth.ms": "1"}, "connections.max.reauth.ms: is set, and "),
-    ({"delegation.token.secret.key": "x"}, "delegation.token.secret.key: is set, and "),
+    ({"delegation.token.secret.key": "x"}, "delegation.token.secret.key: is too short; it must"),
+    (
+        {"delegation.token.expiry.time.ms": "5"},
+        "delegation.token.expiry.time.ms: is set, and delegation.token.secret.key is not",
+    ),
+    (
+        {"delegation.token.secret.key": "x" * 16, "delegation.token.nosuch": "5"},
+        "delegation.token.nosuch: is set; the settings of tokens are ",
+    ),
     ({"password.encoder.secret": "x"}, "password.encoder.secret: is set, and "),
     ({"listener.name.out.ssl.keystore.location": "/k"}, "listener.name.out.ssl.keystore.loc"),
     (

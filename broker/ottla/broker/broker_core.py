@@ -129,8 +129,9 @@ class BrokerCore:
         self.authorization = Authorization(self._topic_name, dispatcher.times.note_refusal)
         dispatcher.gates = self.authorization
         self.replication_quotas = ReplicationQuotas(config, clock.monotonic_ms)
-        self.authenticators = authenticators or Authenticators(config.sasl, rng, clock)
+        self.authenticators = authenticators or Authenticators(config, rng, clock)
         dispatcher.guards = self.authenticators.guards
+        dispatcher.on_closed.append(self.authenticators.sessions.forget)
         self.sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._clock = clock
         self.replicas: ReplicaManager

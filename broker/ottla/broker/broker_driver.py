@@ -377,6 +377,7 @@ class Broker:
         self.member.add_publisher(SettingsWithoutEffect())
         self.member.add_publisher(ConnectionBoundsPublisher(self.config, self._bound_connections))
         self.member.add_publisher(QuotaPublisher(self.core.quotas, self.connections))
+        self.member.add_publisher(self.core.authenticators.sessions)
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
             await self.member.wait_caught_up()
         if patience.cancelled_caught:

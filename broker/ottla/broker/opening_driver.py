@@ -117,7 +117,7 @@ async def open_broker(
         identity = await quorum_identity(
             disk, config.metadata_directory, properties, config.controller_quorum_voters
         )
-        lifecycle, authenticators = _starting(), Authenticators(config.sasl, rng, clock)
+        lifecycle, authenticators = _starting(), Authenticators(config, rng, clock)
         dispatcher = _guarded_dispatcher(errors, authenticators)
         connections = _connection_quotas(config)
         async with (

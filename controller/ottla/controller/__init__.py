@@ -17,6 +17,8 @@ client_quotas.py      limits of users, client ids and addresses
 acls.py               access control entries that come and go
 requester.py          the client behind a forwarded request, and what it may do
 scram_credentials.py  credentials of users, from which no password can be computed
+tokens.py             delegation tokens made, renewed, ended
+requester.py          the client behind a forwarded request
 mutation_quotas.py    partitions that clients may create and delete, as the active one counts them
 producer_ids.py       blocks of producer ids
 update_features.py    finalised features changed

@@ -19,6 +19,7 @@ from ottla.controller.reassignments import (
     list_partition_reassignments,
 )
 from ottla.controller.scram_credentials import alter_user_scram_credentials
+from ottla.controller.tokens import create_token, expire_token, renew_token
 from ottla.controller.update_features import update_features
 from ottla.metadata.image import MetadataImage
 from ottla.model.acls import AclOperation
@@ -34,16 +35,19 @@ from ottla.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
 )
 from ottla.wire.messages.create_acls_request import CreateAclsRequest
+from ottla.wire.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 from ottla.wire.messages.delete_acls_request import DeleteAclsRequest
 from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest
+from ottla.wire.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
 from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from ottla.wire.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
 )
+from ottla.wire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 from ottla.wire.messages.update_features_request import UpdateFeaturesRequest
@@ -170,6 +174,24 @@ def _delete_acls(
     return acls.delete_acls(image, context, request)
 
 
+def _create_token(
+    image: MetadataImage, context: Context, request: CreateDelegationTokenRequest, version: int
+) -> Decision[Any]:
+    return create_token(image, context, request)
+
+
+def _renew_token(
+    image: MetadataImage, context: Context, request: RenewDelegationTokenRequest, version: int
+) -> Decision[Any]:
+    return renew_token(image, context, request)
+
+
+def _expire_token(
+    image: MetadataImage, context: Context, request: ExpireDelegationTokenRequest, version: int
+) -> Decision[Any]:
+    return expire_token(image, context, request)
+
+
 def _unregister_broker(
     image: MetadataImage, context: Context, request: UnregisterBrokerRequest, version: int
 ) -> Decision[Any]:
@@ -193,6 +215,9 @@ DECISIONS: dict[int, Callable[[MetadataImage, Context, Any, int], Decision[Any]]
     CreateAclsRequest.API_KEY: _create_acls,
     DeleteAclsRequest.API_KEY: _delete_acls,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,
+    CreateDelegationTokenRequest.API_KEY: _create_token,
+    RenewDelegationTokenRequest.API_KEY: _renew_token,
+    ExpireDelegationTokenRequest.API_KEY: _expire_token,
 }
 
 ON_CLUSTER: dict[int, AclOperation] = {

@@ -101,7 +101,9 @@ class Controller:
         self._config = config
         self._identity = identity
         self._clock = clock
-        self._context = Context(config=config, rng=rng, quorum_status=self._quorum_status)
+        self._context = Context(
+            config=config, rng=rng, quorum_status=self._quorum_status, wall_ms=clock.wall_ms
+        )
         self.sessions = BrokerSessions(config.session_timeout_ms)
         windows = config.mutation_quotas
         self.mutations = MutationQuotas(WindowShape(windows.window_count, windows.window_s * 1_000))
@@ -209,6 +211,7 @@ class Controller:
         principal: str = "",
         host: str = "",
         client_id: str = "",
+        is_token: bool = False,
     ) -> ClientAnswer:
         """Decide a client's request that a broker passed on, both in Kafka's encoding.
 
@@ -237,7 +240,7 @@ class Controller:
                 client_id=client_id,
                 now_ms=self._clock.monotonic_ms(),
             )
-            requester = Requester(principal, host, self._authorizer_of(image))
+            requester = Requester(principal, host, self._authorizer_of(image), is_token=is_token)
             decision = client_requests.decide(
                 image,
                 api_key,
@@ -263,6 +266,10 @@ class Controller:
         if self._authorizer is not None:
             self._authorizer.take(image.acls)
         return self._authorizer
+
+    def wall_ms(self) -> int:
+        """Return the time of the Unix epoch."""
+        return self._clock.wall_ms()
 
     # --- the one way in --------------------------------------------------------------------
 

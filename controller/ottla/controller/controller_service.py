@@ -42,6 +42,7 @@ async def answer_client_request(
         principal=request.principal,
         host=request.client_address,
         client_id=request.client_id,
+        is_token=request.is_token_authenticated,
     )
     return pb.ForwardResponse(
         body=answer.body,

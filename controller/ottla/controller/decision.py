@@ -124,6 +124,8 @@ class Context:
     """What the request is charged for partitions that it creates and deletes."""
     requester: Requester = A_BROKER
     """The client that asked, and what it may do."""
+    wall_ms: Callable[[], int] = lambda: 0
+    """The time, of the Unix epoch."""
 
 
 def request_uuid(data: bytes) -> UUID:

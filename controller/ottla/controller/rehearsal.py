@@ -182,11 +182,12 @@ class Rehearsal:
         user: str = "ANONYMOUS",
         client_id: str = "",
         host: str = "127.0.0.1",
+        is_token: bool = False,
     ) -> Message:
         """Decide a client's request."""
         if self.authorizer is not None:
             self.authorizer.take(self.image.acls)
-        requester = Requester(f"User:{user}", host, self.authorizer)
+        requester = Requester(f"User:{user}", host, self.authorizer, is_token=is_token)
         return self._forward(request, version, requester, user=user, client_id=client_id)
 
     def forward_own(self, request: Message, version: int | None = None) -> Message:
@@ -217,6 +218,7 @@ class Rehearsal:
             quorum_status=self.quorum_status,
             charge=self.last_charge,
             requester=requester,
+            wall_ms=lambda: self.now_ms,
         )
         return self.take(
             client_requests.decide(self.image, request.API_KEY, api_version, request, context)

@@ -21,6 +21,8 @@ class Requester:
     host: str = ""
     authorizer: Authorizer | None = None
     """None where everything is allowed."""
+    is_token: bool = False
+    """Whether it logged in by a delegation token."""
 
     def allows(
         self,

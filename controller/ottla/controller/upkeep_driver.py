@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ottla.controller import brokers, elections
+from ottla.controller import brokers, elections, tokens
 from ottla.controller.controller_driver import Controller
 from ottla.controller.decision import Decision, decided
 from ottla.metadata.image import MetadataImage
@@ -50,6 +50,8 @@ class Upkeep:
         ]
         if self._config.auto_leader_rebalance_enable:
             tasks.append(self._give_leaderships_back)
+        if self._config.tokens.secret is not None:
+            tasks.append(self._remove_expired_tokens)
         if self._config.quorum.idle_interval_ms_max:
             tasks.append(self._move_the_log_when_idle)
         async with trio.open_nursery() as nursery:
@@ -122,6 +124,16 @@ class Upkeep:
         """Give back what one run may, and return whether there may be more."""
         records = elections.rebalance(image, self._config)
         return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
+
+    async def _remove_expired_tokens(self) -> None:
+        """Remove delegation tokens whose time is over."""
+        while True:
+            await trio.sleep(self._config.tokens.check_interval_ms / 1000)
+            while await self._controller.attempt(
+                lambda image, _: tokens.remove_expired(image, self._controller.wall_ms()),
+                is_long=True,
+            ):
+                await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
 
     async def _move_the_log_when_idle(self) -> None:
         """Write a record when nothing else was, so that observers see the log move."""

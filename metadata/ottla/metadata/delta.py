@@ -40,6 +40,7 @@ class MetadataDelta:
         self._configs: set[ConfigResource] = set()
         self._quotas: set[tuple[QuotaEntity, ...]] = set()
         self._scram_users: set[tuple[int, str]] = set()
+        self._tokens: set[str] = set()
         self._acls: set[UUID] = set()
 
     @classmethod
@@ -51,6 +52,7 @@ class MetadataDelta:
         delta._brokers = _differing(base.brokers, image.brokers)
         delta._configs = _differing(base.configs, image.configs)
         delta._quotas = _differing(base.client_quotas, image.client_quotas)
+        delta._tokens = _differing(base.delegation_tokens, image.delegation_tokens)
         for mechanism in {*base.scram_credentials, *image.scram_credentials}:
             differing_users = _differing(
                 base.scram_credentials.get(mechanism, PersistentMap()),
@@ -146,6 +148,11 @@ class MetadataDelta:
         return frozenset(self._acls)
 
     @property
+    def changed_tokens(self) -> tuple[str, ...]:
+        """Return the ids of delegation tokens that came, changed or went."""
+        return tuple(sorted(self._tokens))
+
+    @property
     def is_empty(self) -> bool:
         """Whether no part above names anything."""
         return not (
@@ -155,6 +162,7 @@ class MetadataDelta:
             or self._configs
             or self._quotas
             or self._scram_users
+            or self._tokens
             or self._acls
             or self.base.next_producer_id != self.image.next_producer_id
         )
@@ -179,6 +187,8 @@ class MetadataDelta:
             self._quotas.add(fold.quota_entity(body))
         elif kind in ("user_scram_credential", "remove_user_scram_credential"):
             self._scram_users.add((body.mechanism, body.name))
+        elif kind in ("delegation_token", "remove_delegation_token"):
+            self._tokens.add(body.token_id)
         elif kind in ("access_control_entry", "remove_access_control_entry"):
             self._acls.add(fold.read_uuid(body.id))
 

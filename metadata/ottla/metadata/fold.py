@@ -25,6 +25,7 @@ from ottla.metadata.image import (
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import TOPIC_RESOURCE, Record
 from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
+from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, NodeId, ProducerId, TopicIdPartition
 from ottla.model.quota_limits import QuotaEntity
@@ -416,6 +417,23 @@ def _remove_acls(
     return replace(image, acls=image.acls.without_entries(removed))
 
 
+def _set_token(image: MetadataImage, record: pb.DelegationToken) -> MetadataImage:
+    token = DelegationToken(
+        id=record.token_id,
+        owner=record.owner,
+        requester=record.requester,
+        renewers=tuple(record.renewers),
+        issued_ms=record.issue_timestamp_ms,
+        max_ms=record.max_timestamp_ms,
+        expires_ms=record.expiration_timestamp_ms,
+    )
+    return replace(image, delegation_tokens=image.delegation_tokens.set(token.id, token))
+
+
+def _remove_token(image: MetadataImage, record: pb.RemoveDelegationToken) -> MetadataImage:
+    return replace(image, delegation_tokens=image.delegation_tokens.discard(record.token_id))
+
+
 def _set_producer_ids(image: MetadataImage, record: pb.ProducerIds) -> MetadataImage:
     if record.next_producer_id < image.next_producer_id:
         raise CorruptDataError("metadata record: producer ids would be handed out twice")
@@ -442,6 +460,8 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
     "remove_user_scram_credential": _remove_scram_credential,
     "access_control_entry": _add_acl,
     "remove_access_control_entry": _remove_acl,
+    "delegation_token": _set_token,
+    "remove_delegation_token": _remove_token,
     "producer_ids": _set_producer_ids,
     "no_op": _do_nothing,
 }

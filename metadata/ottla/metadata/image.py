@@ -13,6 +13,7 @@ from uuid import UUID
 
 from ottla.metadata.acl_table import NO_ACLS, AclTable
 from ottla.metadata.persistent_map import PersistentMap
+from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.ids import (
     NO_EPOCH,
     NO_NODE,
@@ -171,6 +172,8 @@ class MetadataImage:
         default_factory=PersistentMap
     )
     """By Kafka's number of the mechanism, then by user."""
+    delegation_tokens: PersistentMap[str, DelegationToken] = field(default_factory=PersistentMap)
+    """By id."""
     acls: AclTable = NO_ACLS
     partitions_by_broker: PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]] = field(
         default_factory=PersistentMap

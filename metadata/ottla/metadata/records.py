@@ -15,6 +15,7 @@ from ottla.metadata.image import (
     RecoveryState,
 )
 from ottla.model.acls import AclEntry
+from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.quota_limits import QuotaEntity
@@ -245,6 +246,26 @@ def acl_record(entry_id: UUID, entry: AclEntry) -> Record:
 def remove_acl_record(entry_id: UUID) -> Record:
     """Record that an access control entry is gone."""
     return Record(remove_access_control_entry=pb.RemoveAccessControlEntry(id=entry_id.bytes))
+
+
+def delegation_token_record(token: DelegationToken, *, expires_ms: int | None = None) -> Record:
+    """Record a token as it is, or with another end."""
+    return Record(
+        delegation_token=pb.DelegationToken(
+            token_id=token.id,
+            owner=token.owner,
+            requester=token.requester,
+            renewers=token.renewers,
+            issue_timestamp_ms=token.issued_ms,
+            max_timestamp_ms=token.max_ms,
+            expiration_timestamp_ms=token.expires_ms if expires_ms is None else expires_ms,
+        )
+    )
+
+
+def remove_delegation_token_record(token_id: str) -> Record:
+    """Record that a token is gone."""
+    return Record(remove_delegation_token=pb.RemoveDelegationToken(token_id=token_id))
 
 
 def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int) -> Record:

@@ -13,6 +13,7 @@ from ottla.metadata.records import (
     acl_record,
     client_quota_record,
     config_record,
+    delegation_token_record,
     feature_level_record,
     partition_record,
     producer_ids_record,
@@ -44,6 +45,8 @@ def records_of(image: MetadataImage) -> Iterator[Record]:
             yield scram_credential_record(user, mechanism, credential)
     for entry_id in image.acls.entries.keys_by(int):
         yield acl_record(entry_id, image.acls.entries[entry_id])
+    for token in image.delegation_tokens.values():
+        yield delegation_token_record(token)
     if image.next_producer_id > 0:
         yield producer_ids_record(NO_NODE, -1, image.next_producer_id)
 

@@ -3,6 +3,7 @@
 ids.py       ids, offsets and epochs as distinct types; topic and partition names
 errors.py    Kafka's error codes as one table, and the families of exceptions
 scram.py     SCRAM's keys and messages
+delegation_tokens.py  who a delegation token is for, and what proves it
 oauthbearer.py  OAUTHBEARER's messages, and what a token is
 jwt_claims.py   what a broker demands of a token's claims
 acls.py      access control entries and their codes

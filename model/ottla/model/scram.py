@@ -25,8 +25,8 @@ CLIENT_ITERATIONS_MAX = 1_000_000
 """What a client computes for a server at most: about a second.  A hostile server could ask for
 hours."""
 
-TOKEN_EXTENSION = ",tokenauth=true"
-"""What a client appends to its first message when its password is a delegation token's HMAC."""
+TOKEN_EXTENSION = "tokenauth=true"
+"""What a client adds to its first message when its password is a delegation token's HMAC."""
 
 NO_BINDING = "n"
 BINDING_NOT_OFFERED = "y"
@@ -103,6 +103,8 @@ class ClientFirst(NamedTuple):
     nonce: str
     bare: str
     """The message without its header: the first part of what is signed."""
+    is_token: bool = False
+    """Whether the user is a delegation token's id."""
 
 
 class ClientFinal(NamedTuple):
@@ -115,7 +117,7 @@ class ClientFinal(NamedTuple):
 
 
 _GS2 = re.compile(r"(n|y|p=[A-Za-z0-9.\-]+),(?:a=([^,]*))?,")
-_FIRST = re.compile(r"n=([^,\0]+),r=([\x21-\x2b\x2d-\x7e]+)(?:,.*)?", re.DOTALL)
+_FIRST = re.compile(r"n=([^,\0]+),r=([\x21-\x2b\x2d-\x7e]+)((?:,.*)?)", re.DOTALL)
 _FINAL = re.compile(
     r"(c=([A-Za-z0-9+/=]+),r=([\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,]*)*?),p=([A-Za-z0-9+/=]+)"
 )
@@ -133,7 +135,14 @@ def parse_client_first(token: bytes) -> ClientFirst:
     found = _FIRST.fullmatch(bare)
     if found is None:
         raise ProtocolError("client-first-message")
-    return ClientFirst(header[0], unescape(header[2] or ""), unescape(found[1]), found[2], bare)
+    return ClientFirst(
+        header[0],
+        unescape(header[2] or ""),
+        unescape(found[1]),
+        found[2],
+        bare,
+        is_token=TOKEN_EXTENSION in found[3].lower().split(","),
+    )
 
 
 def parse_client_final(token: bytes) -> ClientFinal:
@@ -173,7 +182,7 @@ class ScramClient:
     ) -> None:
         self._hashing = hashing
         self._nonce = nonce
-        self._bare = f"n={escape(user)},r={nonce}{TOKEN_EXTENSION if is_token else ''}"
+        self._bare = f"n={escape(user)},r={nonce}{f',{TOKEN_EXTENSION}' if is_token else ''}"
         self._server_first = ""
         self._full_nonce = ""
         self._server_signature = b""

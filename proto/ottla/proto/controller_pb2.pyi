@@ -248,20 +248,22 @@ class UnregisterResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class ForwardRequest(_message.Message):
-    __slots__ = ("api_key", "api_version", "principal", "client_id", "client_address", "body")
+    __slots__ = ("api_key", "api_version", "principal", "client_id", "client_address", "body", "is_token_authenticated")
     API_KEY_FIELD_NUMBER: _ClassVar[int]
     API_VERSION_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    IS_TOKEN_AUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     api_key: int
     api_version: int
     principal: str
     client_id: str
     client_address: str
     body: bytes
-    def __init__(self, api_key: _Optional[int] = ..., api_version: _Optional[int] = ..., principal: _Optional[str] = ..., client_id: _Optional[str] = ..., client_address: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
+    is_token_authenticated: bool
+    def __init__(self, api_key: _Optional[int] = ..., api_version: _Optional[int] = ..., principal: _Optional[str] = ..., client_id: _Optional[str] = ..., client_address: _Optional[str] = ..., body: _Optional[bytes] = ..., is_token_authenticated: bool = ...) -> None: ...
 
 class ForwardResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "body", "metadata_offset", "throttle_time_ms")

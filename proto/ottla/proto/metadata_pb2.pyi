@@ -15,7 +15,7 @@ RECOVERED: LeaderRecoveryState
 RECOVERING: LeaderRecoveryState
 
 class MetadataRecord(_message.Message):
-    __slots__ = ("register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "remove_topic", "user_scram_credential", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "remove_user_scram_credential", "clear_elr")
+    __slots__ = ("register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "remove_topic", "delegation_token", "user_scram_credential", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "remove_user_scram_credential", "remove_delegation_token", "clear_elr")
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,7 @@ class MetadataRecord(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     PARTITION_CHANGE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_QUOTA_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +33,7 @@ class MetadataRecord(_message.Message):
     REMOVE_ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _ClassVar[int]
     NO_OP_FIELD_NUMBER: _ClassVar[int]
     REMOVE_USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CLEAR_ELR_FIELD_NUMBER: _ClassVar[int]
     register_broker: RegisterBroker
     unregister_broker: UnregisterBroker
@@ -40,6 +42,7 @@ class MetadataRecord(_message.Message):
     config: Config
     partition_change: PartitionChange
     remove_topic: RemoveTopic
+    delegation_token: DelegationToken
     user_scram_credential: UserScramCredential
     feature_level: FeatureLevel
     client_quota: ClientQuota
@@ -49,8 +52,9 @@ class MetadataRecord(_message.Message):
     remove_access_control_entry: RemoveAccessControlEntry
     no_op: NoOp
     remove_user_scram_credential: RemoveUserScramCredential
+    remove_delegation_token: RemoveDelegationToken
     clear_elr: ClearElr
-    def __init__(self, register_broker: _Optional[_Union[RegisterBroker, _Mapping[str, object]]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping[str, object]]] = ..., topic: _Optional[_Union[Topic, _Mapping[str, object]]] = ..., partition: _Optional[_Union[Partition, _Mapping[str, object]]] = ..., config: _Optional[_Union[Config, _Mapping[str, object]]] = ..., partition_change: _Optional[_Union[PartitionChange, _Mapping[str, object]]] = ..., remove_topic: _Optional[_Union[RemoveTopic, _Mapping[str, object]]] = ..., user_scram_credential: _Optional[_Union[UserScramCredential, _Mapping[str, object]]] = ..., feature_level: _Optional[_Union[FeatureLevel, _Mapping[str, object]]] = ..., client_quota: _Optional[_Union[ClientQuota, _Mapping[str, object]]] = ..., producer_ids: _Optional[_Union[ProducerIds, _Mapping[str, object]]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChange, _Mapping[str, object]]] = ..., access_control_entry: _Optional[_Union[AccessControlEntry, _Mapping[str, object]]] = ..., remove_access_control_entry: _Optional[_Union[RemoveAccessControlEntry, _Mapping[str, object]]] = ..., no_op: _Optional[_Union[NoOp, _Mapping[str, object]]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredential, _Mapping[str, object]]] = ..., clear_elr: _Optional[_Union[ClearElr, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, register_broker: _Optional[_Union[RegisterBroker, _Mapping[str, object]]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping[str, object]]] = ..., topic: _Optional[_Union[Topic, _Mapping[str, object]]] = ..., partition: _Optional[_Union[Partition, _Mapping[str, object]]] = ..., config: _Optional[_Union[Config, _Mapping[str, object]]] = ..., partition_change: _Optional[_Union[PartitionChange, _Mapping[str, object]]] = ..., remove_topic: _Optional[_Union[RemoveTopic, _Mapping[str, object]]] = ..., delegation_token: _Optional[_Union[DelegationToken, _Mapping[str, object]]] = ..., user_scram_credential: _Optional[_Union[UserScramCredential, _Mapping[str, object]]] = ..., feature_level: _Optional[_Union[FeatureLevel, _Mapping[str, object]]] = ..., client_quota: _Optional[_Union[ClientQuota, _Mapping[str, object]]] = ..., producer_ids: _Optional[_Union[ProducerIds, _Mapping[str, object]]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChange, _Mapping[str, object]]] = ..., access_control_entry: _Optional[_Union[AccessControlEntry, _Mapping[str, object]]] = ..., remove_access_control_entry: _Optional[_Union[RemoveAccessControlEntry, _Mapping[str, object]]] = ..., no_op: _Optional[_Union[NoOp, _Mapping[str, object]]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredential, _Mapping[str, object]]] = ..., remove_delegation_token: _Optional[_Union[RemoveDelegationToken, _Mapping[str, object]]] = ..., clear_elr: _Optional[_Union[ClearElr, _Mapping[str, object]]] = ...) -> None: ...
 
 class Endpoint(_message.Message):
     __slots__ = ("name", "host", "port", "security_protocol")
@@ -295,6 +299,30 @@ class RemoveAccessControlEntry(_message.Message):
     ID_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     def __init__(self, id: _Optional[bytes] = ...) -> None: ...
+
+class DelegationToken(_message.Message):
+    __slots__ = ("token_id", "owner", "requester", "renewers", "issue_timestamp_ms", "max_timestamp_ms", "expiration_timestamp_ms")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    RENEWERS_FIELD_NUMBER: _ClassVar[int]
+    ISSUE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRATION_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    owner: str
+    requester: str
+    renewers: _containers.RepeatedScalarFieldContainer[str]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+    def __init__(self, token_id: _Optional[str] = ..., owner: _Optional[str] = ..., requester: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., issue_timestamp_ms: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., expiration_timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveDelegationToken(_message.Message):
+    __slots__ = ("token_id",)
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    def __init__(self, token_id: _Optional[str] = ...) -> None: ...
 
 class ProducerIds(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "next_producer_id")

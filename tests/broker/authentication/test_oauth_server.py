@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import RSAAlgorithm
 
 from ottla.broker.authentication.jwks import KeySource, parse_jwks
+from ottla.broker.authentication.mechanism import SaslReply
 from ottla.broker.authentication.oauth_server import OAuthMechanism
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.jwt_claims import ClaimRules, TokenFault
-from ottla.model.oauthbearer import bearer_message
+from ottla.model.oauthbearer import INVALID_TOKEN, bearer_message
 
 RULES = ClaimRules(audiences=("ottla",), issuer="https://issuer.example")
 
@@ -40,7 +41,7 @@ def fault_of(mechanism: OAuthMechanism, token: str) -> TokenFault:
     """Return why a token is not taken, after its exchange has ended as Kafka's does."""
     before = mechanism.faults.copy()
     exchange = mechanism.begin()
-    assert exchange.respond(bearer_message(token)) == (b'{"status":"invalid_token"}', None, None)
+    assert exchange.respond(bearer_message(token)) == SaslReply(INVALID_TOKEN)
     with pytest.raises(RefusedError, match="invalid_token") as caught:
         exchange.respond(b"\x01")
     assert caught.value.code == 58

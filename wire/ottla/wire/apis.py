@@ -49,6 +49,10 @@ DESCRIBE_CONFIGS = 32
 ALTER_REPLICA_LOG_DIRS = 34
 DESCRIBE_LOG_DIRS = 35
 SASL_AUTHENTICATE = 36
+CREATE_DELEGATION_TOKEN = 38
+RENEW_DELEGATION_TOKEN = 39
+EXPIRE_DELEGATION_TOKEN = 40
+DESCRIBE_DELEGATION_TOKEN = 41
 DELETE_GROUPS = 42
 INCREMENTAL_ALTER_CONFIGS = 44
 DESCRIBE_CLIENT_QUOTAS = 48
@@ -212,10 +216,10 @@ _ROWS = (
     Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2, BROKER),
     Api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2, BOTH),
     Api(37, "CreatePartitions", 0, 3, 2, BOTH, is_forwarded=True),
-    Api(38, "CreateDelegationToken", 1, 3, 2, BOTH, is_forwarded=True),
-    Api(39, "RenewDelegationToken", 1, 2, 2, BOTH, is_forwarded=True),
-    Api(40, "ExpireDelegationToken", 1, 2, 2, BOTH, is_forwarded=True),
-    Api(41, "DescribeDelegationToken", 1, 3, 2, BOTH),
+    Api(CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 1, 3, 2, BOTH, is_forwarded=True),
+    Api(RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 1, 2, 2, BOTH, is_forwarded=True),
+    Api(EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 1, 2, 2, BOTH, is_forwarded=True),
+    Api(DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 1, 3, 2, BOTH),
     Api(DELETE_GROUPS, "DeleteGroups", 0, 3, 2, BROKER),
     Api(43, "ElectLeaders", 0, 2, 2, BOTH, is_forwarded=True),
     Api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1, BOTH, is_forwarded=True),

@@ -12,8 +12,10 @@ from ottla.broker.authentication.jwks import KeySource, algorithms
 from ottla.broker.authentication.mechanism import SaslMechanism
 from ottla.broker.authentication.oauth_server import OAuthMechanism
 from ottla.broker.authentication.plain import PlainMechanism
+from ottla.broker.authentication.revocations import LiveSessions
 from ottla.broker.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
 from ottla.broker.authentication.scram_server import Credentials, ScramMechanism
+from ottla.broker.authentication.token_credentials import TokenCredentials
 from ottla.broker.network.dispatch import Peer
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ConfigError
@@ -21,6 +23,7 @@ from ottla.model.install_hint import install_hint
 from ottla.model.oauthbearer import OAUTHBEARER
 from ottla.model.scram import SCRAM_BY_NAME
 from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.oauth import OAuthRules
 from ottla.model.settings.sasl import ENABLED_MECHANISMS, PLAIN, SaslConfig, SaslListener
 
@@ -47,10 +50,16 @@ class KeyPlan(NamedTuple):
 class Authenticators:
     """The guards of a broker's SASL listeners."""
 
-    def __init__(self, config: SaslConfig, rng: Rng, clock: Clock) -> None:
+    def __init__(self, settings: BrokerConfig, rng: Rng, clock: Clock) -> None:
+        config, token_secret = settings.sasl, settings.tokens.secret
         self._image: Callable[[], MetadataImage] | None = None
         self._rng = rng
         self._clock = clock
+        self.sessions = LiveSessions(is_on=config.ends_revoked_sessions)
+        """A publisher of the image that ends sessions whose credential is gone."""
+        self._tokens: TokenCredentials | None = None
+        if token_secret is not None:
+            self._tokens = TokenCredentials(token_secret, self._known_image, clock.wall_ms)
         self.key_plans: list[KeyPlan] = []
         """What has to be read for OAUTHBEARER."""
         self.oauth: dict[str, OAuthMechanism] = {}
@@ -92,6 +101,7 @@ class Authenticators:
             session_ms_max=listener.session_ms_max,
             receive_bytes_max=listener.receive_bytes_max,
             counts=self.counts[name],
+            sessions=self.sessions,
         )
 
     def warnings(self) -> Iterator[str]:
@@ -116,7 +126,8 @@ class Authenticators:
             found = self.oauth[listener_name] = self._oauth(listener.oauth)
             return found
         hashing = SCRAM_BY_NAME[name]
-        return ScramMechanism(hashing, partial(self._credentials, hashing.number), self._rng)
+        credentials = partial(self._credentials, hashing.number)
+        return ScramMechanism(hashing, credentials, self._rng, self._tokens)
 
     def _oauth(self, rules: OAuthRules) -> OAuthMechanism:
         source = None
@@ -125,6 +136,9 @@ class Authenticators:
             source = KeySource(rules.jwks_url)
             self.key_plans.append(KeyPlan(source, rules))
         return OAuthMechanism(source, rules.claims, self._clock.wall_ms)
+
+    def _known_image(self) -> MetadataImage | None:
+        return None if self._image is None else self._image()
 
     def _credentials(self, number: int) -> Credentials | None:
         """Return the credentials of a SCRAM mechanism; None before the metadata is there."""

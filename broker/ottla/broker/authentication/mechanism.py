@@ -17,6 +17,8 @@ class SaslReply(NamedTuple):
     """Who the client is; None while the exchange goes on."""
     lifetime_ms: int | None = None
     """How long the credential itself is still good for; None without an end."""
+    token_id: str | None = None
+    """The delegation token that the client logged in by."""
 
 
 class SaslExchange(Protocol):

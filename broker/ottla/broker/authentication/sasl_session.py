@@ -10,12 +10,13 @@ connection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from struct import Struct, error
 from typing import TypeVar
 
 from ottla.broker.authentication.mechanism import SaslExchange, SaslMechanism
+from ottla.broker.authentication.revocations import LiveSessions, credential_name
 from ottla.broker.network.dispatch import NotServedYetError, Peer
 from ottla.broker.network.guard import GuardAnswer
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
@@ -82,6 +83,8 @@ class SaslRules:
     """How long a session lasts by mechanism, where it ends at all."""
     receive_bytes_max: int = RECEIVE_BYTES_MAX
     counts: SaslCounts
+    sessions: LiveSessions = field(default_factory=lambda: LiveSessions(is_on=False))
+    """Where is noted by what clients have logged in."""
 
 
 class SaslSession:
@@ -230,6 +233,8 @@ class SaslSession:
                 f"Cannot change principals during re-authentication from User:{self._user} to "
                 f"User:{reply.user}",
             )
+        self._peer.is_token_authenticated = reply.token_id is not None
+        self._rules.sessions.note(self._peer, credential_name(self._mechanism, reply))
         return reply.token, self._authenticated(
             reply.user, reply.lifetime_ms, now_ms, hears_lifetime=hears_lifetime
         )

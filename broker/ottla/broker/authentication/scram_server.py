@@ -10,6 +10,8 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 
 from ottla.broker.authentication.mechanism import SaslReply, authentication_failed
+from ottla.broker.authentication.token_credentials import TokenCredentials
+from ottla.model.delegation_tokens import USER_TYPE, DelegationToken
 from ottla.model.errors import ProtocolError
 from ottla.model.scram import (
     ITERATIONS_MIN,
@@ -36,9 +38,15 @@ class ScramMechanism:
     """One SCRAM mechanism.  `credentials` returns None until the metadata log has been read."""
 
     def __init__(
-        self, hashing: ScramHash, credentials: Callable[[], Credentials | None], rng: Rng
+        self,
+        hashing: ScramHash,
+        credentials: Callable[[], Credentials | None],
+        rng: Rng,
+        tokens: TokenCredentials | None = None,
     ) -> None:
         self.hashing = hashing
+        self.tokens = tokens
+        """The delegation tokens that clients may log in by."""
         self._credentials = credentials
         self._rng = rng
         self._own_secret = rng.uuid().bytes + rng.uuid().bytes
@@ -62,13 +70,31 @@ class ScramMechanism:
 
     def credential_of(self, user: str) -> tuple[ScramCredential, bool]:
         """Return a user's credential, and whether it is a real one; both cost the same."""
+        made_up = self._made_up(user, self._refreshed_pattern())
+        found = self._seen.get(user)
+        return (made_up, False) if found is None else (found, True)
+
+    def _refreshed_pattern(self) -> ScramCredential | None:
+        """Look at the credentials as they are now; return the first of them."""
         credentials = self._credentials() or {}
         if credentials is not self._seen:
             self._seen = credentials
             self._pattern = next(iter(credentials.values()), None)
-        made_up = self._made_up(user, self._pattern)
-        found = credentials.get(user)
-        return (made_up, False) if found is None else (found, True)
+        return self._pattern
+
+    def credential_for(
+        self, first: ClientFirst
+    ) -> tuple[ScramCredential, bool, DelegationToken | None]:
+        """Return the credential of a login, whether it is real, and the token that it is of.
+
+        A token that is not there costs what a user costs who is not there.
+        """
+        if not first.is_token:
+            return (*self.credential_of(first.user), None)
+        token = None if self.tokens is None else self.tokens.token_of(first.user)
+        if self.tokens is None or token is None:
+            return self._made_up(first.user, self._refreshed_pattern()), False, None
+        return self.tokens.credential_of(self.hashing, token), True, token
 
     def _made_up(self, user: str, pattern: ScramCredential | None) -> ScramCredential:
         """Return a credential that looks like the first real one, and that no password fits.
@@ -108,7 +134,7 @@ class ScramExchange:
                 "Authentication failed: Client requested an authorization id that is different "
                 "from username"
             )
-        credential, _ = self._mechanism.credential_of(first.user)
+        credential, _, _ = self._mechanism.credential_for(first)
         if credential.iterations < ITERATIONS_MIN:
             raise ProtocolError("the credential has too few iterations")
         self._first = first
@@ -117,11 +143,11 @@ class ScramExchange:
         self._server_first = f"r={self._nonce},s={salt},i={credential.iterations}"
         return SaslReply(self._server_first.encode())
 
-    def _on_final(self, first: ClientFirst, token: bytes) -> SaslReply:
-        final = parse_client_final(token)
+    def _on_final(self, first: ClientFirst, last: bytes) -> SaslReply:
+        final = parse_client_final(last)
         hashing = self._mechanism.hashing
         # Looked up again: a credential that was changed meanwhile is the one that holds.
-        credential, is_real = self._mechanism.credential_of(first.user)
+        credential, is_real, token = self._mechanism.credential_for(first)
         message = ",".join((first.bare, self._server_first, final.without_proof)).encode()
         if len(final.proof) != hashing.size:
             raise ProtocolError("the length of the proof")
@@ -133,7 +159,13 @@ class ScramExchange:
         if not (is_proven and is_bound and is_same and is_real):
             raise ProtocolError("the client's proof")
         verifier = b64encode(hashing.hmac(credential.server_key, message)).decode()
-        return SaslReply(f"v={verifier}".encode(), first.user)
+        answer = f"v={verifier}".encode()
+        if token is None:
+            return SaslReply(answer, first.user)
+        tokens = self._mechanism.tokens
+        assert tokens is not None
+        owner = token.owner.removeprefix(f"{USER_TYPE}:")
+        return SaslReply(answer, owner, tokens.lifetime_ms(token), token.id)
 
 
 def _stretched(hashing: ScramHash, key: bytes, length: int) -> bytes:

@@ -10,6 +10,7 @@ auto_create.py                topics created because a client asked for them
 describe_cluster.py           DescribeCluster
 describe_topic_partitions.py  DescribeTopicPartitions
 describe_acls.py              DescribeAcls
+token_apis.py     delegation tokens, as clients ask for them
 describe_scram_credentials.py  DescribeUserScramCredentials
 describe_node.py              DescribeNode, our own
 

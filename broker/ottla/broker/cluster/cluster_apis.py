@@ -23,23 +23,30 @@ from ottla.broker.cluster.forwarding import ControllerDoor
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.cluster.metadata_api import MetadataApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.cluster.token_apis import DelegationTokenApis
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import THREADS
 from ottla.wire.apis import (
     API_VERSIONS,
+    CREATE_DELEGATION_TOKEN,
     DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
+    DESCRIBE_DELEGATION_TOKEN,
     DESCRIBE_NODE,
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
+    EXPIRE_DELEGATION_TOKEN,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_CONFIG_RESOURCES,
     METADATA,
+    RENEW_DELEGATION_TOKEN,
 )
+
+TOKEN_CHANGES = (CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN)
 
 CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     METADATA,
@@ -50,6 +57,7 @@ CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     DESCRIBE_ACLS,
+    DESCRIBE_DELEGATION_TOKEN,
 }
 """What `register_cluster_apis` serves."""
 
@@ -134,5 +142,9 @@ def register_cluster_apis(
     dispatcher.register(DESCRIBE_CLIENT_QUOTAS, quotas.handle)
     acls = DescribeAclsApi(metadata, is_on=config.authorizer.is_on)
     dispatcher.register(DESCRIBE_ACLS, acls.handle)
+    tokens = DelegationTokenApis(metadata, config.tokens.secret, admin.handle)
+    for api_key in TOKEN_CHANGES:
+        dispatcher.register(api_key, tokens.handle_change)
+    dispatcher.register(DESCRIBE_DELEGATION_TOKEN, tokens.handle_describe)
     users = DescribeScramCredentialsApi(metadata)
     dispatcher.register(DESCRIBE_USER_SCRAM_CREDENTIALS, users.handle)

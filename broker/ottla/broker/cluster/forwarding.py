@@ -72,6 +72,7 @@ async def forward_bytes(
             client_id=context.client_id,
             client_address=context.peer.peer_host,
             body=body,
+            is_token_authenticated=not is_own and context.peer.is_token_authenticated,
         ),
         deadline_ms=timeout_ms,
     )

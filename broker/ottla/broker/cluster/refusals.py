@@ -38,6 +38,8 @@ from ottla.wire.messages.alter_user_scram_credentials_response import (
 )
 from ottla.wire.messages.create_acls_request import CreateAclsRequest
 from ottla.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
+from ottla.wire.messages.create_delegation_token_request import CreateDelegationTokenRequest
+from ottla.wire.messages.create_delegation_token_response import CreateDelegationTokenResponse
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_partitions_response import (
     CreatePartitionsResponse,
@@ -57,6 +59,8 @@ from ottla.wire.messages.elect_leaders_response import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from ottla.wire.messages.expire_delegation_token_request import ExpireDelegationTokenRequest
+from ottla.wire.messages.expire_delegation_token_response import ExpireDelegationTokenResponse
 from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from ottla.wire.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
@@ -68,6 +72,8 @@ from ottla.wire.messages.list_partition_reassignments_request import (
 from ottla.wire.messages.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,
 )
+from ottla.wire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
+from ottla.wire.messages.renew_delegation_token_response import RenewDelegationTokenResponse
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 from ottla.wire.messages.update_features_request import UpdateFeaturesRequest
@@ -297,6 +303,24 @@ def _delete_acls(
     )
 
 
+def _create_token(
+    request: CreateDelegationTokenRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return CreateDelegationTokenResponse(error_code=code)
+
+
+def _renew_token(
+    request: RenewDelegationTokenRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return RenewDelegationTokenResponse(error_code=code)
+
+
+def _expire_token(
+    request: ExpireDelegationTokenRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return ExpireDelegationTokenResponse(error_code=code)
+
+
 def _unregister_broker(
     request: UnregisterBrokerRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
@@ -320,5 +344,8 @@ REFUSALS: dict[int, Callable[[Any, ErrorCode, str, int], Message]] = {
     CreateAclsRequest.API_KEY: _create_acls,
     DeleteAclsRequest.API_KEY: _delete_acls,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,
+    CreateDelegationTokenRequest.API_KEY: _create_token,
+    RenewDelegationTokenRequest.API_KEY: _renew_token,
+    ExpireDelegationTokenRequest.API_KEY: _expire_token,
 }
 """One row for every API that is forwarded."""

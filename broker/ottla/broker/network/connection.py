@@ -134,6 +134,7 @@ class Connection:
         now_ms: int,
     ) -> None:
         self.peer = peer
+        peer.hang_up = self.give_up
         self._dispatcher = dispatcher
         self._clock = dispatcher.clock
         self._host = host
@@ -320,6 +321,7 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = self._takes_no_more = True
+        self.peer.hang_up = None
         self._awaited = None
         self._traced.clear()
         self.output.clear()

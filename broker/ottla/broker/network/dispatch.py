@@ -106,6 +106,12 @@ class Peer:
     local_port: int
     user: str = ANONYMOUS
     """Who the client is, as far as it has been authenticated."""
+    is_token_authenticated: bool = False
+    """Whether that was by a delegation token."""
+    credential: tuple[str, str] | None = None
+    """By which entry of the metadata the client logged in; see `authentication/revocations`."""
+    hang_up: Callable[[str], None] | None = None
+    """Closes the connection, for a reason that the log is told."""
     software_name: str = UNKNOWN_SOFTWARE
     """What the client is and of which version, as it said in ApiVersions."""
     software_version: str = UNKNOWN_SOFTWARE

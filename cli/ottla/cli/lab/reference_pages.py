@@ -36,7 +36,6 @@ from ottla.wire.apis import API, API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER, OWN_
 EARLY_API_KEYS = {API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER}
 MISSING = {
     "quotas": (48, 49),
-    "delegation tokens": (38, 39, 40, 41),
     "share groups (KIP-932)": (*range(76, 80), *range(83, 88), 90, 91, 92),
     "streams groups (KIP-1071)": (88, 89, 93),
 }
@@ -61,8 +60,12 @@ FEATURES = (
     ),
     ("quotas of connections", "yes", "counts and rates by broker, listener and address"),
     ("replication throttles", "yes", "between brokers and between log directories"),
-    ("SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512", "yes", "re-authentication too (KIP-368)"),
-    ("TLS, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
+    (
+        "SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+        "yes",
+        "re-authentication too (KIP-368); delegation tokens (KIP-48)",
+    ),
+    ("TLS, ACLs", "no", "their settings are refused, never ignored"),
     ("share groups, streams groups, tiered storage", "no", ""),
 )
 """Features of Kafka: whether they work, and what to know."""

@@ -6,6 +6,7 @@ security.py         settings for protection: served, else refused, never ignored
 sasl.py             who the clients of a listener must be, and how a broker logs in
 authorizer.py       what clients may do
 oauth.py            which tokens brokers take, and where they come from
+delegation_tokens.py  whether there are delegation tokens, and how long they hold
 jaas.py             the login modules of Kafka's own files
 tls.py              TLS of a listener: certificates, trust, what is negotiated
 tls_ciphers.py      the cipher suites that may be named

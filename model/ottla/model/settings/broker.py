@@ -12,6 +12,7 @@ from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.delegation_tokens import DelegationTokenConfig, check_tokens
 from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
@@ -380,6 +381,7 @@ class BrokerConfig:
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     sasl: SaslConfig = NO_SASL
+    tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
     """Who the clients of which listener must be."""
     dial_tls: TlsConfig | None = None
     """The TLS of calls to controllers; None where these are not encrypted."""
@@ -438,6 +440,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     """
     check_security(texts, is_broker=True)
     check_promises(texts)
+    check_tokens(texts)
     values, unknown = values_of(
         BrokerConfig,
         {"log.dirs": texts.get("log.dir", ""), **texts} if "log.dir" in texts else texts,
@@ -450,6 +453,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     quotas, unknown_to_quotas = values_of(QuotaConfig, texts)
     connections, unknown_to_connections = values_of(ConnectionConfig, texts)
     of_listeners = listener_texts(texts)
+    tokens, unknown_to_tokens = values_of(DelegationTokenConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     log_output, unknown_to_logs = values_of(LogOutputConfig, texts)
@@ -472,6 +476,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         quotas=QuotaConfig(**quotas),
         connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
         sasl=sasl,
+        tokens=DelegationTokenConfig(**tokens),
         dial_tls=_dial_tls(texts),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
@@ -489,6 +494,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
     unknown &= unknown_to_logs & unknown_to_authorizer & unknown_to_disks
+    unknown &= unknown_to_tokens
     return config, unknown - known
 
 

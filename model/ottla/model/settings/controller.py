@@ -7,6 +7,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.delegation_tokens import DelegationTokenConfig, check_tokens
 from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
@@ -104,6 +105,7 @@ class ControllerConfig:
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
     """What clients may do, of what brokers forward."""
     mutation_quotas: MutationQuotaConfig = field(default_factory=MutationQuotaConfig)
+    tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
@@ -125,6 +127,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     """
     check_security(texts)
     check_promises(texts)
+    check_tokens(texts)
     values, unknown = values_of(ControllerConfig, texts)
     if "listeners" in values:
         values["listeners"] = with_protocols(texts, values["listeners"])
@@ -135,6 +138,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     authorizer, unknown_to_authorizer = authorizer_values(texts)
     mutations, unknown_to_mutations = values_of(MutationQuotaConfig, texts)
+    tokens, unknown_to_tokens = values_of(DelegationTokenConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     log_output, unknown_to_logs = values_of(LogOutputConfig, texts)
@@ -153,6 +157,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         groups=GroupConfig(**groups),
         authorizer=AuthorizerConfig(**authorizer),
         mutation_quotas=MutationQuotaConfig(**mutations),
+        tokens=DelegationTokenConfig(**tokens),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
         log_output=LogOutputConfig(**log_output),
@@ -166,4 +171,5 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
     unknown &= unknown_to_mutations & unknown_to_logs & unknown_to_authorizer & unknown_to_disks
+    unknown &= unknown_to_tokens
     return config, unknown - known

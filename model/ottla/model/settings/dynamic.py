@@ -17,6 +17,7 @@ from ottla.model.settings.client_metrics import (
 )
 from ottla.model.settings.connections import ConnectionConfig, listener_definition
 from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.delegation_tokens import DelegationTokenConfig
 from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
@@ -50,6 +51,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(SaslSettings),
         **definitions(AuthorizerConfig),
         **definitions(OAuthSettings),
+        **definitions(DelegationTokenConfig),
         **definitions(MetricsConfig),
         **definitions(LogOutputConfig),
         **definitions(DiskConfig),

@@ -55,6 +55,7 @@ INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 JAAS_CONFIG = "sasl.jaas.config"
 RECEIVE_BYTES_MAX = "sasl.server.max.receive.size"
 SESSION_MS_MAX = "connections.max.reauth.ms"
+END_REVOKED = "ottla.sasl.end.revoked.sessions"
 FAILURE_DELAY_MS = "connection.failed.authentication.delay.ms"
 
 LISTENER_KEYS = OAUTH_LISTENER_KEYS | {
@@ -66,7 +67,7 @@ LISTENER_KEYS = OAUTH_LISTENER_KEYS | {
 """What may be set for one listener."""
 MECHANISM_KEYS = OAUTH_LISTENER_KEYS | {JAAS_CONFIG, SESSION_MS_MAX}
 """What may be set for one mechanism."""
-SASL_KEYS = LISTENER_KEYS | {ALLOWED_URLS, INTER_BROKER_MECHANISM, FAILURE_DELAY_MS}
+SASL_KEYS = LISTENER_KEYS | {ALLOWED_URLS, END_REVOKED, INTER_BROKER_MECHANISM, FAILURE_DELAY_MS}
 """Every setting of SASL that is served, without prefixes."""
 
 
@@ -124,6 +125,13 @@ class SaslSettings:
         doc="How long a login holds before the client must log in again on the same connection "
         "(KIP-368); 0 is without an end.",
     )
+    ends_revoked_sessions: bool = setting(
+        True,
+        key=END_REVOKED,
+        doc="Ottla's own: whether a session ends within a second when the SCRAM user or the "
+        "delegation token that its client logged in by is deleted. Kafka keeps it until its end. "
+        "A password that is only changed ends no session.",
+    )
     failure_delay_ms: int = setting(
         100,
         key=FAILURE_DELAY_MS,
@@ -168,6 +176,7 @@ class SaslConfig:
     listeners: Mapping[str, SaslListener] = field(default_factory=dict)
     login: SaslLogin | None = None
     failure_delay_ms: int = 100
+    ends_revoked_sessions: bool = True
 
 
 NO_SASL = SaslConfig()
@@ -193,7 +202,12 @@ def sasl_of(
             f"is set, but brokers reach each other by {inter_broker}, which is no SASL listener",
         )
     _check_oauth_is_used(texts, config, login)
-    return SaslConfig(listeners=config, login=login, failure_delay_ms=own.failure_delay_ms)
+    return SaslConfig(
+        listeners=config,
+        login=login,
+        failure_delay_ms=own.failure_delay_ms,
+        ends_revoked_sessions=own.ends_revoked_sessions,
+    )
 
 
 def _check_oauth_is_used(

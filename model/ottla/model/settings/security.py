@@ -45,14 +45,12 @@ INTER_BROKER_NAME = "inter.broker.listener.name"
 
 _NO_TLS = "encryption (TLS) is not served yet"
 _NO_SASL = "this part of authentication (SASL) is not served yet"
-_NO_TOKENS = "delegation tokens are not served yet"
 _NO_PRINCIPALS = "principals are the names of users as they log in"
 _NO_ACLS = "authorisation is not served yet: every client may do everything"
 
 REFUSED_PREFIXES: Mapping[str, str] = {
     "ssl.": _NO_TLS,
     "sasl.": _NO_SASL,
-    "delegation.token.": _NO_TOKENS,
     "password.encoder.": _NO_TLS,
     "zookeeper.ssl.": "there is no ZooKeeper here",
 }

@@ -25,6 +25,7 @@ from ottla.metadata.image import (
 from ottla.metadata.records import Record, decode_record, encode_record
 from ottla.metadata.snapshot import records_of
 from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
+from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.quota_limits import QuotaEntity
@@ -66,6 +67,15 @@ ACL = AclEntry(
     host="10.0.0.0/8",
     operation=AclOperation.READ,
     permission=AclPermission.ALLOW,
+)
+TOKEN = DelegationToken(
+    id="id",
+    owner="User:al",
+    requester="User:al",
+    renewers=("User:ben",),
+    issued_ms=1,
+    max_ms=9,
+    expires_ms=5,
 )
 HISTORY_END = OffsetAndEpoch(Offset(40), Epoch(3))
 
@@ -109,6 +119,9 @@ def history() -> list[Record]:
         records.scram_credential_record("al", 1, ScramCredential(b"s", b"k", b"v", 4_096)),
         records.scram_credential_record("al", 2, ScramCredential(b"s", b"k", b"v", 4_096)),
         records.remove_scram_credential_record("al", 2),
+        records.delegation_token_record(TOKEN),
+        records.delegation_token_record(replace(TOKEN, id="other")),
+        records.remove_delegation_token_record("other"),
         records.acl_record(UUID(int=7), ACL),
         records.acl_record(UUID(int=8), replace(ACL, host="*")),
         records.remove_acl_record(UUID(int=8)),

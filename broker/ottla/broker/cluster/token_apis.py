@@ -1,0 +1,106 @@
+"""Delegation tokens as clients ask for them: passed on to the controller, or shown.
+
+A client that has not logged in, or has by a token itself, gets none: a token cannot make others.
+"""
+
+from collections.abc import Iterator
+
+from ottla.broker.authorization.questions import may
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.cluster.refusals import refuse
+from ottla.broker.network.dispatch import ANONYMOUS, Handler, HandlerResult, RequestContext
+from ottla.broker.network.steps import Answer, StepPace
+from ottla.model.acls import AclOperation, ResourceType
+from ottla.model.delegation_tokens import DelegationToken, token_hmac
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
+from ottla.wire.messages.describe_delegation_token_response import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenResponse,
+)
+
+
+class DelegationTokenApis:
+    """Serves CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and Describe…."""
+
+    def __init__(self, metadata: MetadataCache, secret: str | None, pass_on: Handler) -> None:
+        self._metadata = metadata
+        self._secret = secret
+        self._pass_on = pass_on
+
+    def handle_change(self, context: RequestContext, request: Message) -> HandlerResult:
+        """Let the controller decide, where tokens are served and the client may ask for any."""
+        code = self._refusal(context)
+        if code is not ErrorCode.NONE:
+            return refuse(request, RefusedError(code), context.api_version)
+        return self._pass_on(context, request)
+
+    def handle_describe(
+        self, context: RequestContext, request: DescribeDelegationTokenRequest
+    ) -> HandlerResult:
+        """Answer with the tokens that the client may see, of some owners or of all."""
+        code = self._refusal(context)
+        if code is not ErrorCode.NONE:
+            return DescribeDelegationTokenResponse(error_code=code)
+        return self._described(context, request)
+
+    def _refusal(self, context: RequestContext) -> ErrorCode:
+        if context.peer.user == ANONYMOUS or context.peer.is_token_authenticated:
+            return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        if self._secret is None:
+            return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        return ErrorCode.NONE
+
+    def _described(
+        self, context: RequestContext, request: DescribeDelegationTokenRequest
+    ) -> Answer:
+        secret, pace = self._secret, StepPace()
+        assert secret is not None
+        owners = None
+        if request.owners is not None:
+            owners = {f"{one.principal_type}:{one.principal_name}" for one in request.owners}
+        found: list[DescribedDelegationToken] = []
+        for token in self._metadata.image.delegation_tokens.values():
+            if (owners is None or any(map(token.concerns, owners))) and _may_see(context, token):
+                found.append(_row(token, secret))
+            if pace.is_due(1 + len(owners or ())):
+                yield
+        return DescribeDelegationTokenResponse(tokens=found)
+
+
+def _may_see(context: RequestContext, token: DelegationToken) -> bool:
+    """Return whether the client may see a token: its own, or by what it is allowed."""
+    if token.concerns(context.peer.principal):
+        return True
+    return any(
+        may(context.permissions, operation, kind, name, is_logged=False)
+        for operation, kind, name in (
+            (AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id),
+            (AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner),
+        )
+    )
+
+
+def _row(token: DelegationToken, secret: str) -> DescribedDelegationToken:
+    owner_type, _, owner = token.owner.partition(":")
+    requester_type, _, requester = token.requester.partition(":")
+    return DescribedDelegationToken(
+        principal_type=owner_type,
+        principal_name=owner,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester,
+        issue_timestamp=token.issued_ms,
+        expiry_timestamp=token.expires_ms,
+        max_timestamp=token.max_ms,
+        token_id=token.id,
+        hmac=token_hmac(secret, token.id),
+        renewers=list(_renewers(token)),
+    )
+
+
+def _renewers(token: DelegationToken) -> Iterator[DescribedDelegationTokenRenewer]:
+    for one in token.renewers:
+        type_, _, name = one.partition(":")
+        yield DescribedDelegationTokenRenewer(principal_type=type_, principal_name=name)
