@@ -18,6 +18,9 @@ TARGETS = {
     "peers": "peers",
     "decisions": "decisions",
     "pushes": "pushes",
+    "logins": "logins",
+    "scram": "logins",
+    "jwts": "logins",
 }
 """The module of each target; its constant there has the target's name."""
 

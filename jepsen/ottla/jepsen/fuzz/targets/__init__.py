@@ -9,5 +9,6 @@ files.py      small files and file names, .properties
 metadata.py   metadata records and their fold, snapshots, control records
 groups.py     records of groups, members' words, regular expressions
 peers.py      gRPC between nodes, raft's core
+logins.py     SASL frames, SCRAM's messages, tokens
 decisions.py  requests as the active controller decides them
 """
