@@ -11,6 +11,10 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.delegation_tokens import DelegationTokenConfig
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from ottla.wire.messages.create_delegation_token_request import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -134,6 +138,14 @@ def test_refusals_have_kafkas_codes(cluster: Rehearsal) -> None:
         assert code_of(cluster, request, "ANONYMOUS") is not_allowed
     cluster.now_ms += DAY_MS + 1
     assert code_of(cluster, mine) is ErrorCode.DELEGATION_TOKEN_EXPIRED
+
+
+def test_a_token_gives_nobody_a_password(cluster: Rehearsal) -> None:
+    deletion = ScramCredentialDeletion(name="al", mechanism=1)
+    request = AlterUserScramCredentialsRequest(deletions=[deletion])
+    refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    assert code_of(cluster, request, is_token=True) is refused
+    cluster.forward(request, user="al")
 
 
 def test_without_a_secret_there_are_no_tokens() -> None:

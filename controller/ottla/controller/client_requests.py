@@ -159,6 +159,9 @@ def _alter_scram_credentials(
     request: AlterUserScramCredentialsRequest,
     version: int,
 ) -> Decision[Any]:
+    if context.requester.is_token:
+        # A token must not give its holder a password, which would outlast it (KIP-554).
+        raise RefusedError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     return alter_user_scram_credentials(image, request)
 
 
