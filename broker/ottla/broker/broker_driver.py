@@ -296,6 +296,7 @@ class Broker:
             verifications=self._questions.durations,
             network=lambda: self.server.metrics,
             connections=self.connections,
+            authenticators=self.core.authenticators,
             quotas=self.core.quotas,
             heartbeats=self.lifecycle.metrics,
             errors=self.errors,
@@ -377,7 +378,6 @@ class Broker:
         self.member.add_publisher(SettingsWithoutEffect())
         self.member.add_publisher(ConnectionBoundsPublisher(self.config, self._bound_connections))
         self.member.add_publisher(QuotaPublisher(self.core.quotas, self.connections))
-        self.member.add_publisher(self.core.authenticators.sessions)
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
             await self.member.wait_caught_up()
         if patience.cancelled_caught:
@@ -386,7 +386,7 @@ class Broker:
                 "the controllers of controller.quorum.voters did not bring this broker up to date "
                 "within initial.broker.registration.timeout.ms; are they running?",
             )
-        self.core.authenticators.follow(lambda: self.member.image)
+        self.core.authenticators.follow(self.member)
         broker_epoch = await self.lifecycle.register(self._registration())
         nursery.start_soon(self.lifecycle.run)
         # Not before our own registration is in the image: what it says of us holds from there.

@@ -147,12 +147,27 @@ def kafka_python_round(bootstrap: str, mechanism: str) -> None:
     producer.close()
 
 
+def samples_of(broker: Broker) -> dict[str, Any]:
+    """Return what /metrics shows of the listener USERS."""
+    return {
+        family.name: sample[1]
+        for family in broker.registry.collect()
+        if family is not None
+        for sample in family.samples
+        if sample is not None and sample[0] == (USERS,)
+    }
+
+
 async def test_clients_that_are_not_ours_log_in(users: Users) -> None:
     with trio.fail_after(2 * TIMEOUT_S):
         for mechanism in PASSWORDS:
             await trio.to_thread.run_sync(confluent_round, users.bootstrap, mechanism)
             await trio.to_thread.run_sync(kafka_python_round, users.bootstrap, mechanism)
             await trio.to_thread.run_sync(confluent_failure, users.bootstrap, mechanism)
+    shown = [samples_of(broker) for broker in users.cluster.brokers.values()]
+    prefix = "kafka_server_socket_server_metrics"
+    assert all(one[f"{prefix}_successful_authentication_total"] >= 3 for one in shown)
+    assert sum(one[f"{prefix}_failed_authentication_total"] for one in shown) >= 3
     for broker in users.cluster.brokers.values():
         # acks=all: the other broker has logged in here and followed.
         for partition in broker.table:

@@ -6,7 +6,7 @@ users of PLAIN from the start, those of SCRAM once it follows the metadata.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.broker.authentication.jwks import KeySource, algorithms
 from ottla.broker.authentication.mechanism import SaslMechanism
@@ -18,6 +18,7 @@ from ottla.broker.authentication.scram_server import Credentials, ScramMechanism
 from ottla.broker.authentication.token_credentials import TokenCredentials
 from ottla.broker.network.dispatch import Peer
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.publisher import Publisher
 from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
 from ottla.model.oauthbearer import OAUTHBEARER
@@ -47,6 +48,19 @@ class KeyPlan(NamedTuple):
     rules: OAuthRules
 
 
+class FollowedMetadata(Protocol):
+    """What is needed of this node's member of the quorum."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as it is now."""
+        ...
+
+    def add_publisher(self, publisher: Publisher) -> None:
+        """Tell it of each change."""
+        ...
+
+
 class Authenticators:
     """The guards of a broker's SASL listeners."""
 
@@ -71,9 +85,10 @@ class Authenticators:
         }
         """What makes a guard, by the listener's name."""
 
-    def follow(self, image: Callable[[], MetadataImage]) -> None:
-        """Look users up in this image from now on."""
-        self._image = image
+    def follow(self, metadata: FollowedMetadata) -> None:
+        """Look users up in this metadata from now on, and end the sessions of those deleted."""
+        self._image = lambda: metadata.image
+        metadata.add_publisher(self.sessions)
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -90,6 +105,7 @@ class Authenticators:
                 ("succeeded", counts.successes),
                 ("failed", counts.failures),
                 ("repeated", counts.reauthentications),
+                ("not.repeated", counts.reauthentication_failures),
                 ("expired", counts.expired),
             )
         }

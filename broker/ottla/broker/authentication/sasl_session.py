@@ -70,6 +70,7 @@ class SaslCounts:
     successes: int = 0
     failures: int = 0
     reauthentications: int = 0
+    reauthentication_failures: int = 0
     expired: int = 0
 
 
@@ -285,7 +286,10 @@ class SaslSession:
     def _failed(self, header: RequestHeader, message: Message | None, now_ms: int) -> GuardAnswer:
         self.state = SaslState.FAILED
         self._exchange = None
-        self._rules.counts.failures += 1
+        if self._user is None:
+            self._rules.counts.failures += 1
+        else:
+            self._rules.counts.reauthentication_failures += 1
         return GuardAnswer(
             header=header, message=message, closes_at_ms=now_ms + self._rules.failure_delay_ms
         )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.cluster.lifecycle import Lifecycle
 from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.consumer_group import ConsumerGroupState
@@ -17,6 +18,7 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.metrics.cleaner_metrics import cleaner_families
 from ottla.broker.metrics.families import counter, gauge, gauges
+from ottla.broker.metrics.login_metrics import login_families
 from ottla.broker.metrics.partition_metrics import partition_families
 from ottla.broker.metrics.quota_metrics import client_families, connection_families
 from ottla.broker.metrics.transaction_metrics import transaction_families
@@ -93,6 +95,7 @@ class BrokerParts:
     verifications: Histogram
     """Times of questions to coordinators of transactions."""
     network: Callable[[], Mapping[str, float]]
+    authenticators: Authenticators
     connections: ConnectionQuotas
     quotas: RequestQuotas
     heartbeats: Callable[[], Mapping[str, float]]
@@ -127,6 +130,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: _network(parts.network()))
     registry.register(lambda: client_families(parts.quotas, parts.now_ms()))
     registry.register(lambda: connection_families(parts.connections, parts.now_ms()))
+    registry.register(lambda: login_families(parts.authenticators))
     registry.register(lambda: _groups(list(parts.shards())))
     registry.register(
         lambda: transaction_families(parts.transaction_shards(), parts.transactions())
