@@ -43,6 +43,9 @@ COMMANDS = {
     ),
     "topic": Command("ottla.cli.topics.topic", "create, list, describe, change and delete topics"),
     "user": Command("ottla.cli.users.user", "list, add and delete users that log in by SCRAM"),
+    "acl": Command(
+        "ottla.cli.security.acl", "list, create, delete and explain access control entries"
+    ),
     "group": Command(
         "ottla.cli.groups.group", "list, describe, reset and delete groups of consumers"
     ),
@@ -80,7 +83,8 @@ COMMANDS = {
     "jepsen": Command("ottla.cli.lab.jepsen", "test real processes under faults"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
     "doctor": Command(
-        "ottla.cli.cluster.doctor", "what a machine lacks to run Spark, and what holds retention up"
+        "ottla.cli.cluster.doctor",
+        "what a machine lacks for Spark, and what a cluster lacks",
     ),
     "completion": Command("ottla.cli.completion", "print completion scripts for shells"),
     "version": Command("ottla.cli.version", "print the version"),

@@ -8,6 +8,7 @@ admin's timeout.
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from ottla.client.admin_parts.admin_acls import AclCalls
 from ottla.client.admin_parts.admin_cleaner import CleanerCalls
 from ottla.client.admin_parts.admin_cluster import ClusterCalls
 from ottla.client.admin_parts.admin_groups import GroupCalls
@@ -36,6 +37,7 @@ class Admin(
     TransactionCalls,
     QuotaCalls,
     UserCalls,
+    AclCalls,
     ClusterCalls,
 ):
     """An operator's view; made by `open_admin`."""

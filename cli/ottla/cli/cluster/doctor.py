@@ -1,8 +1,9 @@
-"""`ottla doctor`: whether this machine can run Spark with Ottla, and retention can do its work."""
+"""`ottla doctor`: Spark on this machine, retention of a cluster, certificates of a node's file."""
 
 import argparse
 import os
 import time
+from pathlib import Path
 
 from ottla.cli.cluster.retention_findings import COLUMNS as RETENTION_COLUMNS
 from ottla.cli.cluster.retention_findings import TopicAges, retention_findings
@@ -15,6 +16,8 @@ from ottla.cli.common import (
     print_table,
     run_async,
 )
+from ottla.cli.security import certificate_findings
+from ottla.cli.security.doctor_certificates import look_at_file
 from ottla.cli.terminal import note
 from ottla.client.admin import open_admin
 from ottla.model.errors import ConfigError
@@ -62,12 +65,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_cluster_arguments(retention)
     add_format_argument(retention)
+    certificates = subjects.add_parser(
+        "certificates", help="certificates of a node: ends, names, who vouches for them"
+    )
+    certificates.add_argument("file", metavar="FILE", help="settings of a broker or controller")
+    add_format_argument(certificates)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print every finding; exit code 2 when one has failed."""
     if arguments.subject == "retention":
         return run_async(lambda: _look_at_retention(arguments))
+    if arguments.subject == "certificates":
+        return _look_at_certificates(arguments)
     return _look_at_spark(arguments)
 
 
@@ -106,6 +116,27 @@ async def _look_at_retention(arguments: argparse.Namespace) -> int:
     else:
         note(f"no record of {counted(len(topics), 'topic')} is ahead of the clock")
     return UNHEALTHY if held_up else 0
+
+
+def _look_at_certificates(arguments: argparse.Namespace) -> int:
+    found = look_at_file(Path(arguments.file))
+    is_good = certificate_findings.is_fit(found)
+    if arguments.format == "json":
+        rows = [
+            {
+                "where": one.where,
+                "subject": one.subject,
+                "names": list(one.names),
+                "valid_until": None if one.valid_until is None else one.valid_until.isoformat(),
+                "state": one.state,
+                "cure": one.cure or None,
+            }
+            for one in found
+        ]
+        print_json({"fit": is_good, "findings": rows})
+    else:
+        print_table(certificate_findings.COLUMNS, [one.row for one in found])
+    return 0 if is_good else UNHEALTHY
 
 
 def _look_at_spark(arguments: argparse.Namespace) -> int:

@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version help'
+      verbs='up down status topic user acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version'
+      verbs='up down status topic user acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -103,6 +103,31 @@ _ottla_row() {
       verbs=''
       options='-h --help --mechanism --bootstrap-server --bootstrap --dir --profile --command-config'
       values='--mechanism=SCRAM-SHA-256|SCRAM-SHA-512 --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file'
+      argument='' ;;
+    'acl')
+      verbs='list create delete explain'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'acl list')
+      verbs=''
+      options='-h --help --topic --group --transactional-id --delegation-token --user --cluster --prefixed --matching --principal --host --operation --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --group=@groups --transactional-id= --delegation-token= --user= --principal= --host= --operation= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'acl create')
+      verbs=''
+      options='-h --help --allow --deny --topic --group --transactional-id --delegation-token --user --cluster --prefixed --operation --producer --consumer --host --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--allow= --deny= --topic=@topics --group=@groups --transactional-id= --delegation-token= --user= --operation= --host= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'acl delete')
+      verbs=''
+      options='-h --help --topic --group --transactional-id --delegation-token --user --cluster --prefixed --matching --principal --host --operation --all --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --group=@groups --transactional-id= --delegation-token= --user= --principal= --host= --operation= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'acl explain')
+      verbs=''
+      options='-h --help --topic --group --transactional-id --delegation-token --user --cluster --prefixed --host --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --group=@groups --transactional-id= --delegation-token= --user= --host= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'group')
       verbs='list describe members lag reset delete'
@@ -640,7 +665,7 @@ _ottla_row() {
       values='--rounds= --format=table|json'
       argument='' ;;
     'doctor')
-      verbs='spark retention'
+      verbs='spark retention certificates'
       options='-h --help'
       values=''
       argument='' ;;
@@ -654,6 +679,11 @@ _ottla_row() {
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
+    'doctor certificates')
+      verbs=''
+      options='-h --help --format'
+      values='--format=table|json'
+      argument='@file' ;;
     'completion')
       verbs='bash zsh fish names'
       options='-h --help'

@@ -9,14 +9,14 @@ function __ottla_row
     set -g __ottla_argument ''
     switch "$argv"
         case ''
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'limit what users and clients may use, and see which limit holds' 'write records from standard input' 'print records' 'look into log directories, check and recover them offline' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'show how compaction stands, ask for a pass, retry what failed' 'show the controllers’ quorum' 'show, change and compare settings' 'what clients report of themselves (KIP-714)' 'topics through Spark: archive, telemetry, your own' 'search the deterministic world for bugs, from a seed' 'test real processes under faults' 'measure any Kafka-compatible broker' 'what a machine lacks to run Spark, and what holds retention up' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'limit what users and clients may use, and see which limit holds' 'write records from standard input' 'print records' 'look into log directories, check and recover them offline' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'show how compaction stands, ask for a pass, retry what failed' 'show the controllers’ quorum' 'show, change and compare settings' 'what clients report of themselves (KIP-714)' 'topics through Spark: archive, telemetry, your own' 'search the deterministic world for bugs, from a seed' 'test real processes under faults' 'measure any Kafka-compatible broker' 'what a machine lacks for Spark, and what a cluster lacks' 'print completion scripts for shells' 'print the version' 'show the help of a command'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'help'
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'limit what users and clients may use, and see which limit holds' 'write records from standard input' 'print records' 'look into log directories, check and recover them offline' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'show how compaction stands, ask for a pass, retry what failed' 'show the controllers’ quorum' 'show, change and compare settings' 'what clients report of themselves (KIP-714)' 'topics through Spark: archive, telemetry, your own' 'search the deterministic world for bugs, from a seed' 'test real processes under faults' 'measure any Kafka-compatible broker' 'what a machine lacks to run Spark, and what holds retention up' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'limit what users and clients may use, and see which limit holds' 'write records from standard input' 'print records' 'look into log directories, check and recover them offline' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'show how compaction stands, ask for a pass, retry what failed' 'show the controllers’ quorum' 'show, change and compare settings' 'what clients report of themselves (KIP-714)' 'topics through Spark: archive, telemetry, your own' 'search the deterministic world for bugs, from a seed' 'test real processes under faults' 'measure any Kafka-compatible broker' 'what a machine lacks for Spark, and what a cluster lacks' 'print completion scripts for shells' 'print the version'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -127,6 +127,36 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
             set -g __ottla_values '--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
+            set -g __ottla_argument ''
+        case 'acl'
+            set -g __ottla_verbs 'list' 'create' 'delete' 'explain'
+            set -g __ottla_summaries 'list entries' 'allow or deny something' 'delete entries' 'show which entry decides what a user asks'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'acl list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--matching' '--principal' '--host' '--operation' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--principal=' '--host=' '--operation=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'acl create'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--allow' '--deny' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--operation' '--producer' '--consumer' '--host' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--allow=' '--deny=' '--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--operation=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'acl delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--matching' '--principal' '--host' '--operation' '--all' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--principal=' '--host=' '--operation=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'acl explain'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--host' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'group'
             set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'reset' 'delete'
@@ -771,8 +801,8 @@ function __ottla_row
             set -g __ottla_values '--rounds=' '--format=table|json'
             set -g __ottla_argument ''
         case 'doctor'
-            set -g __ottla_verbs 'spark' 'retention'
-            set -g __ottla_summaries 'Java, Python packages, workers, a small query; brokers, when some are named' 'topics that keep records for longer, for one is ahead of the clock'
+            set -g __ottla_verbs 'spark' 'retention' 'certificates'
+            set -g __ottla_summaries 'Java, Python packages, workers, a small query; brokers, when some are named' 'topics that keep records for longer, for one is ahead of the clock' 'certificates of a node: ends, names, who vouches for them'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -788,6 +818,12 @@ function __ottla_row
             set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
+        case 'doctor certificates'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--format'
+            set -g __ottla_values '--format=table|json'
+            set -g __ottla_argument '@file'
         case 'completion'
             set -g __ottla_verbs 'bash' 'zsh' 'fish' 'names'
             set -g __ottla_summaries 'print the completion script for bash' 'print the completion script for zsh' 'print the completion script for fish' 'print names for the scripts, one a line; none if the cluster is not reached'

@@ -6,12 +6,12 @@ _ottla_row() {
   ottla_verbs=() ottla_options=() ottla_values=() ottla_argument=''
   case $1 in
     '')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:limit what users and clients may use, and see which limit holds' 'produce:write records from standard input' 'consume:print records' 'log:look into log directories, check and recover them offline' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'cleaner:show how compaction stands, ask for a pass, retry what failed' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:what clients report of themselves (KIP-714)' 'pipeline:topics through Spark: archive, telemetry, your own' 'world:search the deterministic world for bugs, from a seed' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:what a machine lacks to run Spark, and what holds retention up' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:limit what users and clients may use, and see which limit holds' 'produce:write records from standard input' 'consume:print records' 'log:look into log directories, check and recover them offline' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'cleaner:show how compaction stands, ask for a pass, retry what failed' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:what clients report of themselves (KIP-714)' 'pipeline:topics through Spark: archive, telemetry, your own' 'world:search the deterministic world for bugs, from a seed' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:what a machine lacks for Spark, and what a cluster lacks' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
     'help')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:limit what users and clients may use, and see which limit holds' 'produce:write records from standard input' 'consume:print records' 'log:look into log directories, check and recover them offline' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'cleaner:show how compaction stands, ask for a pass, retry what failed' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:what clients report of themselves (KIP-714)' 'pipeline:topics through Spark: archive, telemetry, your own' 'world:search the deterministic world for bugs, from a seed' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:what a machine lacks to run Spark, and what holds retention up' 'completion:print completion scripts for shells' 'version:print the version')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:limit what users and clients may use, and see which limit holds' 'produce:write records from standard input' 'consume:print records' 'log:look into log directories, check and recover them offline' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'cleaner:show how compaction stands, ask for a pass, retry what failed' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:what clients report of themselves (KIP-714)' 'pipeline:topics through Spark: archive, telemetry, your own' 'world:search the deterministic world for bugs, from a seed' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:what a machine lacks for Spark, and what a cluster lacks' 'completion:print completion scripts for shells' 'version:print the version')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
@@ -104,6 +104,31 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
       ottla_values=('--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
+      ottla_argument='' ;;
+    'acl')
+      ottla_verbs=('list:list entries' 'create:allow or deny something' 'delete:delete entries' 'explain:show which entry decides what a user asks')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'acl list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--matching' '--principal' '--host' '--operation' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--principal=' '--host=' '--operation=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'acl create')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--allow' '--deny' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--operation' '--producer' '--consumer' '--host' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--allow=' '--deny=' '--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--operation=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'acl delete')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--matching' '--principal' '--host' '--operation' '--all' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--principal=' '--host=' '--operation=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'acl explain')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--host' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'group')
       ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show who is in a group, and who works on what' 'lag:show the lag of each partition' 'reset:move a group’s offsets; without --execute only show' 'delete:delete groups without members, with their offsets')
@@ -641,7 +666,7 @@ _ottla_row() {
       ottla_values=('--rounds=' '--format=table|json')
       ottla_argument='' ;;
     'doctor')
-      ottla_verbs=('spark:Java, Python packages, workers, a small query; brokers, when some are named' 'retention:topics that keep records for longer, for one is ahead of the clock')
+      ottla_verbs=('spark:Java, Python packages, workers, a small query; brokers, when some are named' 'retention:topics that keep records for longer, for one is ahead of the clock' 'certificates:certificates of a node: ends, names, who vouches for them')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -655,6 +680,11 @@ _ottla_row() {
       ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
+    'doctor certificates')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--format')
+      ottla_values=('--format=table|json')
+      ottla_argument='@file' ;;
     'completion')
       ottla_verbs=('bash:print the completion script for bash' 'zsh:print the completion script for zsh' 'fish:print the completion script for fish' 'names:print names for the scripts, one a line; none if the cluster is not reached')
       ottla_options=('-h' '--help')

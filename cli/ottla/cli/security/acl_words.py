@@ -1,0 +1,203 @@
+"""Access control entries in words: what a command line names, and how entries are shown.  Pure."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ottla.cli.suggestions import did_you_mean
+from ottla.model.acls import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    WILDCARD,
+    AclEntry,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.errors import ConfigError
+
+RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+    "delegation_token": ResourceType.DELEGATION_TOKEN,
+    "user": ResourceType.USER,
+}
+"""Options that name a resource of a type, by the argument's name."""
+
+COLUMNS = ("PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN")
+WRITES = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
+READS = (AclOperation.READ, AclOperation.DESCRIBE)
+
+Pattern = tuple[ResourceType, str]
+
+
+def add_resource_arguments(parser: argparse.ArgumentParser, *, is_repeatable: bool) -> None:
+    """Declare the options that name resources."""
+    action = "append" if is_repeatable else "store"
+    for name in RESOURCES:
+        option = f"--{name.replace('_', '-')}"
+        noun = option.removeprefix("--").replace("-", " ")
+        parser.add_argument(
+            option, action=action, metavar="NAME", help=f"{noun} of this name; '*' for every {noun}"
+        )
+    parser.add_argument("--cluster", action="store_true", help="the cluster itself")
+    parser.add_argument(
+        "--prefixed",
+        action="store_true",
+        help="names are beginnings of names (default: names are whole)",
+    )
+
+
+def principal_of(text: str) -> str:
+    """Return a principal as Kafka writes it; a name alone is a user's."""
+    if not text:
+        raise ConfigError("principal", "is empty; name a user, or Type:name")
+    return text if ":" in text else f"User:{text}"
+
+
+def operation_of(text: str) -> AclOperation:
+    """Return an operation by its name, such as read or describe-configs; ConfigError for none."""
+    names = {one.name.lower().replace("_", "-"): one for one in AclOperation if one.value >= 2}
+    given = text.lower().replace("_", "-")
+    for name, operation in names.items():
+        # Kafka's tool writes DescribeConfigs.
+        if given in (name, name.replace("-", "")):
+            return operation
+    cure = did_you_mean(given, names)
+    raise ConfigError("--operation", f"is {text!r}; it must be one of {', '.join(names)}{cure}")
+
+
+def patterns_of(arguments: argparse.Namespace) -> list[Pattern]:
+    """Return the resources that a command names."""
+    found: list[Pattern] = []
+    for name, kind in RESOURCES.items():
+        given = getattr(arguments, name) or []
+        names = [given] if isinstance(given, str) else given
+        found += [(kind, one) for one in names]
+    if arguments.cluster:
+        found.append((ResourceType.CLUSTER, CLUSTER_NAME))
+    return found
+
+
+def entries_of(arguments: argparse.Namespace) -> list[AclEntry]:
+    """Return the entries that 'ottla acl create' is told to write; ConfigError where it cannot."""
+    patterns = patterns_of(arguments)
+    if not patterns:
+        raise ConfigError(
+            "resource", "is not named; add --topic, --group, --transactional-id or --cluster"
+        )
+    operations = _operations(arguments, patterns)
+    permissions = [(AclPermission.ALLOW, one) for one in arguments.allow]
+    permissions += [(AclPermission.DENY, one) for one in arguments.deny]
+    if not permissions:
+        raise ConfigError("principal", "is not named; add --allow USER or --deny USER")
+    pattern_type = PatternType.PREFIXED if arguments.prefixed else PatternType.LITERAL
+    return [
+        AclEntry(
+            resource_type=kind,
+            resource_name=name,
+            pattern_type=PatternType.LITERAL if kind is ResourceType.CLUSTER else pattern_type,
+            principal=principal_of(principal),
+            host=host,
+            operation=operation,
+            permission=permission,
+        )
+        for permission, principal in permissions
+        for host in arguments.host or [WILDCARD]
+        for kind, name in patterns
+        for operation in operations[kind]
+    ]
+
+
+def _operations(
+    arguments: argparse.Namespace, patterns: Sequence[Pattern]
+) -> dict[ResourceType, list[AclOperation]]:
+    """Return the operations on each type of resource; ConfigError where a type has none of them."""
+    asked = [operation_of(part) for text in arguments.operation for part in text.split(",") if part]
+    found: dict[ResourceType, list[AclOperation]] = {kind: [] for kind, _ in patterns}
+    if arguments.producer:
+        _extend(found, ResourceType.TOPIC, WRITES)
+        _extend(found, ResourceType.TRANSACTIONAL_ID, (AclOperation.WRITE, AclOperation.DESCRIBE))
+    if arguments.consumer:
+        _extend(found, ResourceType.TOPIC, READS)
+        _extend(found, ResourceType.GROUP, (AclOperation.READ,))
+    for kind in found:
+        _extend(found, kind, [one for one in asked if one in (AclOperation.ALL, *OPERATIONS[kind])])
+    unknown = [one for one in asked if not any(one in operations for operations in found.values())]
+    if unknown:
+        kinds = " and ".join(kind.name.lower() for kind in found)
+        raise ConfigError("--operation", f"{word_of(unknown[0])} does not exist for {kinds}")
+    for kind, operations in found.items():
+        if not operations:
+            raise ConfigError(
+                "--operation",
+                f"has none for {kind.name.lower()}; it has all, "
+                f"{', '.join(map(word_of, OPERATIONS[kind]))}",
+            )
+    return found
+
+
+def _extend(
+    found: dict[ResourceType, list[AclOperation]],
+    kind: ResourceType,
+    operations: Iterable[AclOperation],
+) -> None:
+    if kind in found:
+        found[kind] += [one for one in operations if one not in found[kind]]
+
+
+def filter_of(arguments: argparse.Namespace) -> AclFilter:
+    """Return the filter of 'ottla acl list' and 'delete'; ConfigError for two resources."""
+    patterns = patterns_of(arguments)
+    if len(patterns) > 1:
+        raise ConfigError("resource", "is named twice; name one, or none for all")
+    kind, name = patterns[0] if patterns else (ResourceType.ANY, None)
+    pattern_type = PatternType.ANY
+    if name is not None and kind is not ResourceType.CLUSTER:
+        pattern_type = PatternType.PREFIXED if arguments.prefixed else PatternType.LITERAL
+        if arguments.matching:
+            pattern_type = PatternType.MATCH
+    return AclFilter(
+        resource_type=kind,
+        resource_name=name,
+        pattern_type=pattern_type,
+        principal=None if arguments.principal is None else principal_of(arguments.principal),
+        host=arguments.host,
+        operation=(
+            AclOperation.ANY if arguments.operation is None else operation_of(arguments.operation)
+        ),
+    )
+
+
+def row_of(entry: AclEntry) -> tuple[Any, ...]:
+    """Return an entry as a row of the table."""
+    return (
+        entry.principal,
+        entry.host,
+        entry.permission.name.lower(),
+        word_of(entry.operation),
+        entry.resource_type.name.lower().replace("_", "-"),
+        entry.resource_name,
+        entry.pattern_type.name.lower(),
+    )
+
+
+def sentence_of(entry: AclEntry) -> str:
+    """Return an entry as a sentence."""
+    kind = entry.resource_type.name.lower().replace("_", " ")
+    name = f"{kind} {entry.resource_name}"
+    if entry.pattern_type is PatternType.PREFIXED:
+        name = f"{kind}s that begin with {entry.resource_name}"
+    elif entry.resource_name == WILDCARD:
+        name = f"every {kind}"
+    verb = "allows" if entry.permission is AclPermission.ALLOW else "denies"
+    host = "" if entry.host == WILDCARD else f" from {entry.host}"
+    return f"an entry {verb} {entry.principal}{host} to {word_of(entry.operation)} on {name}"
+
+
+def word_of(operation: AclOperation) -> str:
+    """Return an operation's name as a command takes it."""
+    return operation.name.lower().replace("_", "-")

@@ -1,0 +1,78 @@
+"""Judges the certificates that a file of settings names: what will fail, and what soon.  Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ottla.model.tls.certificate import Certificate
+from ottla.model.tls.context_driver import TlsMaterial
+
+RENEW_WITHIN = timedelta(days=30)
+"""A certificate that ends sooner should be renewed now."""
+
+COLUMNS = ("WHERE", "CERTIFICATE", "NAMES", "VALID UNTIL", "STATE", "WHAT TO DO")
+OK, WARNING, FAILED = "ok", "warning", "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateFinding:
+    """What is to be said of one certificate."""
+
+    where: str
+    subject: str = "-"
+    names: tuple[str, ...] = ()
+    valid_until: datetime | None = None
+    state: str = OK
+    cure: str = ""
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """The finding as a row of the table."""
+        until = "-" if self.valid_until is None else f"{self.valid_until:%Y-%m-%d}"
+        return (
+            self.where,
+            self.subject,
+            ", ".join(self.names) or "-",
+            until,
+            self.state,
+            self.cure,
+        )
+
+
+def findings_of(
+    where: str, material: TlsMaterial, *, now: datetime, handshake_problem: str | None
+) -> Iterator[CertificateFinding]:
+    """Yield what is to be said of one end of TLS: its own certificate, then those it trusts.
+
+    `handshake_problem` is why a client that trusts the same CAs would refuse it, if it would.
+    """
+    if material.certificate is not None:
+        yield _judged(where, material.certificate, now, handshake_problem)
+    for one in material.authorities:
+        yield _judged(f"{where}, trusted", one, now, None)
+
+
+def _judged(
+    where: str, certificate: Certificate, now: datetime, handshake_problem: str | None
+) -> CertificateFinding:
+    state, cure = OK, ""
+    if problem := certificate.problem_at(now):
+        state, cure = FAILED, f"it {problem}; renew it"
+    elif handshake_problem is not None:
+        state, cure = FAILED, handshake_problem
+    elif certificate.not_after - now < RENEW_WITHIN:
+        days = (certificate.not_after - now).days
+        state, cure = WARNING, f"it ends in {days} days; renew it"
+    return CertificateFinding(
+        where=where,
+        subject=certificate.subject,
+        names=certificate.names,
+        valid_until=certificate.not_after,
+        state=state,
+        cure=cure,
+    )
+
+
+def is_fit(findings: Sequence[CertificateFinding]) -> bool:
+    """Return whether nothing fails."""
+    return all(one.state != FAILED for one in findings)

@@ -1,0 +1,106 @@
+"""`ottla doctor certificates FILE`: the certificates of a node's or a client's settings, judged.
+
+Each is tried as it will be used: a server with it and a client that trusts the same CAs shake hands
+in memory, under each name that clients connect to.
+"""
+
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ottla.cli.security.certificate_findings import FAILED, CertificateFinding, findings_of
+from ottla.model.errors import ConfigError
+from ottla.model.settings.endpoints import ListenAddress, parse_listeners
+from ottla.model.settings.security import node_listeners, with_protocols
+from ottla.model.settings.tls import (
+    NONE,
+    TLS_PROTOCOLS,
+    TlsConfig,
+    check_server,
+    tls_of_listener,
+)
+from ottla.model.tls.context_driver import client_context, read_material, server_context
+from ottla.node.properties import parse_properties
+
+EVERY_INTERFACE = ("", "0.0.0.0", "::")
+ROUNDS_MAX = 10
+"""A handshake takes two or three."""
+
+
+def look_at_file(path: Path, *, now: datetime | None = None) -> list[CertificateFinding]:
+    """Return what is to be said of all certificates that a node's file names."""
+    try:
+        texts = parse_properties(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"cannot be read: {error}") from None
+    encrypted = [one for one in _listeners(texts) if one.protocol in TLS_PROTOCOLS]
+    if not encrypted:
+        raise ConfigError(
+            str(path), "has no listener of SSL or SASL_SSL, so there is no certificate to look at"
+        )
+    return [
+        finding
+        for listener in encrypted
+        for finding in _look_at_listener(texts, listener, now or datetime.now(UTC))
+    ]
+
+
+def _listeners(texts: Mapping[str, str]) -> list[ListenAddress]:
+    """Return the listeners of a node's file, each once, as clients know them where that is said."""
+    is_broker = texts.get("process.roles", "broker").strip() != "controller"
+    found = {one.name: one for one in node_listeners(texts, is_broker=is_broker)}
+    for key in ("listeners", "advertised.listeners"):
+        if texts.get(key, "").strip():
+            addresses = with_protocols(texts, parse_listeners(texts[key]))
+            found |= {one.name: one for one in addresses}
+    return list(found.values())
+
+
+def _look_at_listener(
+    texts: Mapping[str, str], listener: ListenAddress, now: datetime
+) -> Iterator[CertificateFinding]:
+    where = f"listener {listener.name}"
+    try:
+        config = tls_of_listener(texts, listener.name, listener.protocol)
+        check_server(config, listener.name)
+        material = read_material(config)
+        server_context(config, material)
+    except ConfigError as error:
+        yield CertificateFinding(where=where, state=FAILED, cure=str(error))
+        return
+    host = None if listener.host in EVERY_INTERFACE else listener.host
+    problem = handshake_problem(config, host) if config.has_trust else None
+    yield from findings_of(where, material, now=now, handshake_problem=problem)
+
+
+def handshake_problem(config: TlsConfig, host: str | None) -> str | None:
+    """Return why a client that trusts the same CAs refuses the certificate, None if it does not."""
+    server = server_context(config)
+    client = client_context(replace(config, client_auth=NONE, checks_names=host is not None))
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(back, there, server_hostname=host),
+        server.wrap_bio(there, back, server_side=True),
+    ]
+    for _ in range(ROUNDS_MAX):
+        for end in list(ends):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as error:
+                if error.verify_code in _HOST_CODES:
+                    return f"it is not for {host}, where clients connect; issue it for that name"
+                return f"the trusted CAs do not vouch for it ({error.verify_message})"
+            except ssl.SSLError as error:
+                return f"a handshake fails ({error.reason})"
+            ends.remove(end)
+        if not ends:
+            return None
+    return "a handshake does not end"
+
+
+_HOST_CODES = (62, 64)
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
