@@ -207,3 +207,40 @@ async def test_a_group_that_works_on_a_hidden_topic_is_not_described(
         secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC))])
         (found,) = (await secured.ask(ANN, asked, 0)).groups
         assert [one.member_id for one in found.members] == ["m"]
+
+
+async def test_a_regex_subscribes_no_topic_that_a_member_may_not_see(
+    open_secured: OpenSecured,
+) -> None:
+    group_id = "acl-consumers"
+
+    def beat(epoch: int, **changes: Any) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=group_id, member_id="m", member_epoch=epoch, **changes
+        )
+
+    asked = ConsumerGroupDescribeRequest(group_ids=[group_id])
+    joined = {
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_regex": "acl-.*",
+        "topic_partitions": [],
+    }
+    group = allowed((OP.READ, R.GROUP), name=group_id)
+
+    async def assigned(secured: Any) -> set[str]:
+        (found,) = (await secured.ask(None, asked, 1)).groups
+        (member,) = found.members
+        return {one.topic_name for one in member.target_assignment.topic_partitions}
+
+    async with open_secured([ANN]) as secured:
+        await secured.ask(None, MetadataRequest(topics=named(NEW)), 9)
+        secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC))])
+        answer = await secured.ask(ANN, beat(0, **joined), 1)
+        assert answer.error_code == 0
+        assert await assigned(secured) == {TOPIC}
+        secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC), name="*")])
+        answer = await secured.ask(ANN, beat(answer.member_epoch), 1)
+        assert await assigned(secured) == {TOPIC, NEW}
+        secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC), name=NEW)])
+        await secured.ask(ANN, beat(answer.member_epoch), 1)
+        assert await assigned(secured) == {NEW}

@@ -70,6 +70,12 @@ class RequestPermissions:
             )
         return decision
 
+    def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Return as `allows`, and neither keep nor log it: for what outlives the request."""
+        return self._in_force.authorizer.is_allowed(
+            self.principal, self.host, operation, resource_type, name, is_logged=False
+        )
+
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """Return the allowed operations, as answers have them: one bit each."""
         return authorized_operations(

@@ -18,6 +18,7 @@ consumer_group.py      one group of the consumer protocol: its epochs, who has w
 consumer_member.py     one member of it
 assignors/             which member works on what, computed for consumer groups
 subscription_regex.py  which topics a regular expression subscribes
+regex_readers.py       which of them all who subscribe by it may see
 consumer_changes.py    every change of it, made and written in one step
 consumer_records.py    what its records say, both ways
 commit_rules.py        who may commit, and who may fetch as a member

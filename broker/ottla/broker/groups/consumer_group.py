@@ -22,6 +22,8 @@ from ottla.broker.groups.consumer_member import (
     Assignment,
     ConsumerMember,
 )
+from ottla.broker.groups.regex_readers import RegexReaders
+from ottla.broker.network.dispatch import Permissions
 from ottla.metadata.image import MetadataImage
 
 NO_OWNER = -1
@@ -73,6 +75,7 @@ class ConsumerGroup:
         "hashed",
         "members",
         "metadata_hash",
+        "readers",
         "regexes",
         "static_members",
         "target_epoch",
@@ -93,6 +96,8 @@ class ConsumerGroup:
         """The member id of each group.instance.id."""
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
+        self.readers: dict[str, RegexReaders] = {}
+        """Who subscribes by each of them, where an authorizer is set; not in the log."""
         self.told_to_rejoin: set[str] = set()
         """Members that were fenced by their epoch: they may join again under their id."""
         self._subscribed_topics: frozenset[str] | None = None
@@ -102,6 +107,12 @@ class ConsumerGroup:
         """The hash of some topics as of an image, which is not computed for each member again."""
         self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
         """Of each partition: who has it, and in which epoch of that member."""
+
+    def note_reader(self, regex: str, permissions: Permissions | None) -> bool:
+        """Note who subscribes by a regex; return whether it may mean other topics by that."""
+        if permissions is None or not regex:
+            return False
+        return self.readers.setdefault(regex, RegexReaders()).note(permissions)
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id!r}, {self.state}, epoch {self.group_epoch})"
@@ -201,6 +212,7 @@ class ConsumerGroup:
         self._subscribed_topics = None
         if resolved is None:
             self.regexes.pop(regex, None)
+            self.readers.pop(regex, None)
         else:
             self.regexes[regex] = resolved
 

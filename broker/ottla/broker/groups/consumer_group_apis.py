@@ -69,7 +69,7 @@ class ConsumerGroupApis:
         except RefusedError as refusal:
             context.slot.complete(refused_heartbeat(refusal))
             return
-        beat = MemberHeartbeat(request, client_of(context), answer)
+        beat = MemberHeartbeat(request, client_of(context), answer, context.permissions)
         self._coordinator.perform(
             request.group_id, answer, lambda shard, now: shard.consumer_heartbeat(beat, now)
         )

@@ -35,6 +35,7 @@ from ottla.broker.groups.target_job import TargetJob
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.broker.groups.topic_view import Resolved, TopicView
+from ottla.broker.network.dispatch import Permissions
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.group_overrides import GroupSettings
@@ -55,6 +56,7 @@ class MemberHeartbeat(NamedTuple):
     request: ConsumerGroupHeartbeatRequest
     client: MemberClient
     asker: Asker
+    permissions: Permissions | None = None
 
     @property
     def owned(self) -> Assignment | None:
@@ -155,7 +157,10 @@ class ConsumerRebalancer:
             # It goes over itself: no JoinGroup or SyncGroup will come of it.
             self.cancel_timers(group, member.member_id)
         is_joining = request.member_epoch == JOINING_EPOCH
+        is_read_otherwise = group.note_reader(described.subscribed_regex, beat.permissions)
         self._take_description(group, member, described, now)
+        if is_read_otherwise and self._resolve(group, now):
+            self._raise_epoch(group)
         if self._is_target_behind(group, now) and is_joining:
             self.extend_session(group, described, now)
             waiting = Waiting(beat, described.member_id, group.group_epoch)
@@ -448,14 +453,19 @@ class ConsumerRebalancer:
             return False
         is_other = False
         used = {one.subscribed_regex for one in group.members.values()} - {""}
+        for regex in group.readers.keys() - used:
+            del group.readers[regex]
         for regex in sorted(set(group.regexes) - used):
             self._changes.forget_regex(group, regex)
             is_other = True
         for regex in sorted(used):
             found = self._resolved(regex)
-            known = group.regexes.get(regex)
-            if found is not None and (known is None or known.topics != found.topics):
-                resolved = ResolvedRegex(found.topics, found.version, now.wall_ms)
+            if found is None:
+                continue
+            known, readers = group.regexes.get(regex), group.readers.get(regex)
+            topics = found.topics if readers is None else readers.seen(found.topics)
+            if known is None or known.topics != topics:
+                resolved = ResolvedRegex(topics, found.version, now.wall_ms)
                 self._changes.resolve(group, regex, resolved)
                 is_other = True
         return is_other

@@ -146,9 +146,16 @@ class Permissions(Protocol):
         """
         ...
 
+    def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Return as `allows`, and neither keep nor log it: for what outlives the request."""
+        ...
+
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """Return the allowed operations, as answers have them: one bit each."""
         ...
+
+    principal: str
+    """The client, as Kafka writes it."""
 
     @property
     def version(self) -> int:
