@@ -12,6 +12,8 @@ from typing import IO, NamedTuple
 from ottla.bench.requests import METADATA_VERSION, answer_to, small_request
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID
+from ottla.model.settings.jaas import PLAIN_MODULE
+from ottla.model.settings.sasl import PLAIN
 from ottla.node.local_nodes_driver import free_ports
 from ottla.wire import codec, headers
 from ottla.wire.messages.metadata_request import MetadataRequest
@@ -39,6 +41,8 @@ class KafkaServer(NamedTuple):
     bootstrap: str
     pid: int
     version: str
+    users_address: tuple[str, int] | None = None
+    """Where its users log in, if it has some."""
 
 
 def java_program(environ: Mapping[str, str]) -> str:
@@ -56,9 +60,17 @@ def version_of(jars: Path) -> str:
 
 
 def properties(
-    directory: Path, port: int, controller_port: int, settings: Mapping[str, str]
+    directory: Path,
+    port: int,
+    controller_port: int,
+    settings: Mapping[str, str],
+    users: Mapping[str, str] | None = None,
+    users_port: int = 0,
 ) -> str:
-    """Return the server.properties of a node that is broker and controller."""
+    """Return the server.properties of a node that is broker and controller.
+
+    Where there are users, with their passwords, they log in by SASL/PLAIN on a port of their own.
+    """
     own = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -69,21 +81,35 @@ def properties(
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "log.dirs": str(directory / "data"),
     }
+    if users:
+        passwords = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+        own["listeners"] += f",USERS://{HOST}:{users_port}"
+        own["advertised.listeners"] += f",USERS://{HOST}:{users_port}"
+        own["listener.security.protocol.map"] += ",USERS:SASL_PLAINTEXT"
+        own["inter.broker.listener.name"] = "PLAINTEXT"
+        own["sasl.enabled.mechanisms"] = PLAIN
+        own["listener.name.users.plain.sasl.jaas.config"] = f"{PLAIN_MODULE} required {passwords};"
     return "".join(f"{key}={value}\n" for key, value in {**settings, **own}.items())
 
 
 @contextmanager
 def open_kafka(
-    jars: Path, directory: Path, settings: Mapping[str, str], *, java: str | None = None
+    jars: Path,
+    directory: Path,
+    settings: Mapping[str, str],
+    *,
+    java: str | None = None,
+    users: Mapping[str, str] | None = None,
 ) -> Iterator[KafkaServer]:
     """Format an empty directory, start Kafka in it, and stop it afterwards.
 
+    `users` are passwords by the names of those who may log in by SASL/PLAIN.
     Raises ConfigError if there is no Java or no Kafka, RefusedError if Kafka does not start.
     """
     version = version_of(jars)
-    port, controller_port = free_ports(2, HOST)
+    port, controller_port, users_port = free_ports(3, HOST)
     config = directory / "server.properties"
-    config.write_text(properties(directory, port, controller_port, settings))
+    config.write_text(properties(directory, port, controller_port, settings, users, users_port))
     java = java or java_program(os.environ)
     base = [java, "-cp", f"{jars.resolve()}/*"]
     log = directory / "kafka.out"
@@ -100,7 +126,8 @@ def open_kafka(
         )
     try:
         _wait_until_ready(child, (HOST, port), log)
-        yield KafkaServer(f"{HOST}:{port}", child.pid, version)
+        users_address = (HOST, users_port) if users else None
+        yield KafkaServer(f"{HOST}:{port}", child.pid, version, users_address)
     finally:
         _stop(child)
 
