@@ -38,13 +38,12 @@ REFUSED = [
         "sasl.mechanism.controller.protocol: is set, and this part of authentication",
     ),
     ({"listener.name.out.gssapi.sasl.jaas.config": "x"}, "listener.name.out.gssapi.sasl.jaas.con"),
+    ({"authorizer.class.name": "org.acme.Mine"}, "authorizer.class.name"),
+    ({"super.users": "User:admin"}, "super.users: is set, but authorizer.class.name is not"),
     (
-        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
-        "authorizer.class.name: is set, and authorisation is not served yet: every client may do "
-        "everything; take it out, and keep strangers off by the network",
+        {"allow.everyone.if.no.acl.found": "false"},
+        "allow.everyone.if.no.acl.found: is set, but authorizer.class.name is not",
     ),
-    ({"super.users": "User:admin"}, "super.users: is set, and authorisation is not"),
-    ({"allow.everyone.if.no.acl.found": "false"}, "allow.everyone.if.no.acl.found: is set, and "),
     ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms: is set, and "),
     ({"sasl.oauthbearer.jwks.endpoint.url": "x"}, "sasl.oauthbearer.jwks.endpoint.url: is set"),
     ({"ssl.keystore.location": "/k"}, "ssl.keystore.location: is set, and encryption (TLS)"),

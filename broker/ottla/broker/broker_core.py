@@ -6,7 +6,7 @@ Handlers are registered in two steps, because the listener opens before the logs
 first the APIs that a broker answers at any time, then, when it serves, the rest.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.forwarding import ControllerDoor
 from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
 from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
+from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.quota_usage_api import DescribeQuotaUsageApi
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.find_coordinator import (
@@ -53,7 +54,9 @@ from ottla.broker.transactions.transaction_routes import (
     TRANSACTION_API_KEYS,
     register_transaction_apis,
 )
+from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import TopicIdPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.rates import WindowShape
@@ -126,7 +129,10 @@ class BrokerCore:
             self._custom_limits(),
         )
         dispatcher.quotas = self.quotas
-        self.authorization = Authorization(self._topic_name, dispatcher.times.note_refusal)
+        by_acls = None
+        if config.authorizer.is_on:
+            by_acls = StandardAuthorizer(config.authorizer, AuditLog(clock.monotonic_ms))
+        self.authorization = Authorization(self._topic_name, dispatcher.times.note_refusal, by_acls)
         dispatcher.gates = self.authorization
         self.replication_quotas = ReplicationQuotas(config, clock.monotonic_ms)
         self.authenticators = authenticators or Authenticators(config, rng, clock)
@@ -137,6 +143,15 @@ class BrokerCore:
         self.replicas: ReplicaManager
         self.metadata: MetadataCache
         self.data: DataApis
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what an operator is told at the start of clients that may do too much."""
+        if (warning := OwnRequests(self.config).warning()) is not None:
+            yield warning
+        yield from self.authenticators.warnings(
+            has_authorizer=self.config.authorizer.is_on,
+            shows_certificate=self.config.dial_tls is not None,
+        )
 
     def _topic_name(self, topic_id: UUID) -> str | None:
         topic = self.table.image.topics.get(topic_id)

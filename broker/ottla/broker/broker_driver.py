@@ -361,6 +361,8 @@ class Broker:
 
     async def _start(self, nursery: trio.Nursery) -> None:
         quotas = self.core.replication_quotas
+        # First: a client that sees what an image says is judged by its ACLs.
+        self.member.add_publisher(self.core.authorization)
         self.member.add_publisher(self.metadata)
         self.member.add_publisher(
             DynamicSettings(
@@ -481,9 +483,7 @@ class Broker:
 
     def _register_own_requests(self) -> None:
         own = OwnRequests(self.config)
-        if (warning := own.warning()) is not None:
-            logger.warning("%s", warning)
-        for warning in self.core.authenticators.warnings():
+        for warning in self.core.warnings():
             logger.warning("%s", warning)
         drain = own.guarded(DrainApi(self.lifecycle).handle, refused_drain)
         self.dispatcher.register(DRAIN_BROKER, drain)

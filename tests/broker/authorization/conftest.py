@@ -11,20 +11,24 @@ from ottla.broker.broker_driver import Broker
 from ottla.client import open_admin
 from ottla.client.network.connection import BrokerConnection, open_connection, open_stream
 from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
-from ottla.jepsen.oracles.acl_cases import GROUP, TOPIC, TXN
-from ottla.metadata.acl_table import AclTable
-from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.jepsen.oracles.acl_cases import GROUP, TOPIC, TXN, creation_of
 from ottla.model.acls import AclEntry
 from ottla.model.ids import NodeId
-from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.settings.authorizer import (
+    AUTHORIZER_CLASS,
+    STANDARD_AUTHORIZER,
+    SUPER_USERS,
+)
 from ottla.model.settings.jaas import PLAIN_MODULE
 from ottla.model.settings.sasl import SaslLogin
 from ottla.wire.apis import response_class
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
 
 USERS, PASSWORD = "USERS", "secret"
+ENTRIES_AT_ONCE = 500
 
 
 class SecuredBroker:
@@ -33,15 +37,26 @@ class SecuredBroker:
     def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
         self.broker: Broker = cluster.brokers[NodeId(1)]
-        self.super_users = {"User:ANONYMOUS"}
         self.address = self.broker.addresses[USERS]
         self.topic_id = UUID(int=0)
 
-    def use(self, entries: Iterable[AclEntry]) -> None:
-        """Have these entries decide from now on."""
-        table = AclTable().with_entries({UUID(int=at): one for at, one in enumerate(entries, 1)})
-        rules = AuthorizerConfig(super_users=frozenset(self.super_users))
-        self.broker.core.authorization.use(StandardAuthorizer(rules, acls=table))
+    async def use(self, entries: Iterable[AclEntry]) -> None:
+        """Have these entries decide from now on, and no others."""
+        everything = DeleteAclsFilter(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        await self.ask(None, DeleteAclsRequest(filters=[everything]), 3)
+        left = list(entries)
+        while left:
+            made = await self.ask(None, creation_of(left[:ENTRIES_AT_ONCE]), 3)
+            assert {one.error_code for one in made.results} == {0}
+            del left[:ENTRIES_AT_ONCE]
 
     async def prepare(self) -> None:
         """Make the topic of the cases and the coordinators' topics."""
@@ -71,7 +86,9 @@ class SecuredBroker:
 
 
 @asynccontextmanager
-async def _secured(users: Iterable[str]) -> AsyncIterator[SecuredBroker]:
+async def _secured(
+    users: Iterable[str], supers: Iterable[str] = ()
+) -> AsyncIterator[SecuredBroker]:
     passwords = " ".join(f'user_{user}="{PASSWORD}"' for user in users)
     settings = {
         "listeners": f"PLAINTEXT://{HOST}:0,{USERS}://{HOST}:0",
@@ -81,13 +98,20 @@ async def _secured(users: Iterable[str]) -> AsyncIterator[SecuredBroker]:
         "listener.name.users.plain.sasl.jaas.config": f"{PLAIN_MODULE} required {passwords};",
         "ottla.admin.requests": "none",
     }
-    async with open_in_process_cluster(broker_settings=settings) as cluster:
+    of_all = {
+        AUTHORIZER_CLASS: STANDARD_AUTHORIZER,
+        SUPER_USERS: ";".join(["User:ANONYMOUS", *(f"User:{user}" for user in supers)]),
+    }
+    async with open_in_process_cluster(settings=of_all, broker_settings=settings) as cluster:
         secured = SecuredBroker(cluster)
         await secured.prepare()
         yield secured
 
 
 @pytest.fixture
-def open_secured() -> Callable[[Iterable[str]], AbstractAsyncContextManager[SecuredBroker]]:
-    """Return what opens a broker with these users; the password of each is the same."""
+def open_secured() -> Callable[..., AbstractAsyncContextManager[SecuredBroker]]:
+    """Return what opens a broker with these users, some of them super users.
+
+    The password of each is the same.  Who does not log in is a super user too: the broker itself.
+    """
     return _secured

@@ -8,7 +8,9 @@ import trio
 
 from ottla.broker.broker_core import BROKER_API_KEYS
 from ottla.jepsen.oracles.acl_cases import (
+    ACL_CASES,
     BROKER_CASES,
+    CONTROLLER_CASES,
     OWN_CASES,
     asks,
     refusal_in,
@@ -30,12 +32,12 @@ pytestmark = pytest.mark.timeout(240)
 async def test_every_api_is_refused_without_what_its_row_says_and_served_with_it(
     open_secured: OpenSecured,
 ) -> None:
-    asked = list(asks((*BROKER_CASES, *OWN_CASES)))
+    asked = list(asks((*BROKER_CASES, *CONTROLLER_CASES, *ACL_CASES, *OWN_CASES)))
+    supers = [one.user for one in asked if one.is_super]
     found = {}
     with trio.fail_after(TIMEOUT_S):
-        async with open_secured(one.user for one in asked) as secured:
-            secured.super_users |= {f"User:{one.user}" for one in asked if one.is_super}
-            secured.use(dict.fromkeys(entry for one in asked for entry in one.entries))
+        async with open_secured([one.user for one in asked], supers) as secured:
+            await secured.use(dict.fromkeys(entry for one in asked for entry in one.entries))
             for one in asked:
                 request = request_of(one.case, topic_id=secured.topic_id, node_id=1)
                 answer = await secured.ask(one.user, request, one.case.version)
@@ -51,7 +53,7 @@ def test_every_row_that_a_broker_decides_has_a_case() -> None:
     """So that no API is gated without being asked here; answers that hide are tested apart."""
     asked = {
         (case.key, operation, resource)
-        for case in (*BROKER_CASES, *OWN_CASES)
+        for case in (*BROKER_CASES, *CONTROLLER_CASES, *ACL_CASES, *OWN_CASES)
         for group in case.needs
         for operation, resource in group
     }

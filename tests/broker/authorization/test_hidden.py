@@ -49,11 +49,11 @@ def named(*names: str) -> list[MetadataRequestTopic]:
 async def test_all_topics_are_those_that_may_be_described(open_secured: OpenSecured) -> None:
     everything = MetadataRequest(topics=None)
     async with open_secured([ANN]) as secured:
-        secured.use([])
+        await secured.use([])
         assert (await secured.ask(ANN, everything, 9)).topics == []
         pages = DescribeTopicPartitionsRequest()
         assert (await secured.ask(ANN, pages, 0)).topics == []
-        secured.use(allowed((OP.READ, R.TOPIC)))  # which implies Describe
+        await secured.use(allowed((OP.READ, R.TOPIC)))  # which implies Describe
         found = (await secured.ask(ANN, everything, 9)).topics
         assert [topic.name for topic in found] == [TOPIC]
         found = (await secured.ask(ANN, pages, 0)).topics
@@ -65,7 +65,7 @@ async def test_a_topic_that_is_refused_is_not_told_from_one_that_is_not_there(
     open_secured: OpenSecured,
 ) -> None:
     async with open_secured([ANN]) as secured:
-        secured.use([])
+        await secured.use([])
         answer = await secured.ask(ANN, MetadataRequest(topics=named(TOPIC, "none")), 12)
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert {(one.name, one.error_code, one.topic_id) for one in answer.topics} == {
@@ -88,11 +88,11 @@ async def test_a_topic_is_created_for_a_client_that_may_create_it(
     async with open_secured([ANN]) as secured:
         topics = secured.broker.metadata
         for entries in ([], allowed((OP.CREATE, R.TOPIC), name=NEW), describe):
-            secured.use(entries)
+            await secured.use(entries)
             (one,) = (await secured.ask(ANN, asked, 9)).topics
             assert one.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             assert NEW not in topics.image.topic_ids
-        secured.use([*describe, *allowed((OP.CREATE, R.CLUSTER))])
+        await secured.use([*describe, *allowed((OP.CREATE, R.CLUSTER))])
         (one,) = (await secured.ask(ANN, asked, 9)).topics
         assert one.error_code == 0
         assert NEW in topics.image.topic_ids
@@ -107,7 +107,7 @@ async def test_operations_in_answers_are_those_that_are_allowed(open_secured: Op
     cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
     group = DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=True)
     async with open_secured([ANN]) as secured:
-        secured.use(
+        await secured.use(
             allowed(
                 (OP.WRITE, R.TOPIC),
                 (OP.ALTER_CONFIGS, R.TOPIC),
@@ -127,7 +127,7 @@ async def test_operations_in_answers_are_those_that_are_allowed(open_secured: Op
         answer = await secured.ask(ANN, MetadataRequest(topics=named(TOPIC)), 9)
         assert answer.topics[0].topic_authorized_operations == NOT_ASKED
         assert answer.cluster_authorized_operations == NOT_ASKED
-        secured.use(allowed((OP.CREATE, R.CLUSTER)))
+        await secured.use(allowed((OP.CREATE, R.CLUSTER)))
         assert (await secured.ask(ANN, cluster, 1)).cluster_authorized_operations == 0
         everything = await secured.ask(None, cluster, 1)
         assert everything.cluster_authorized_operations == bits(OPERATIONS[R.CLUSTER])
@@ -149,10 +149,10 @@ async def commit(secured: Any) -> None:
 async def test_groups_are_listed_that_may_be_described(open_secured: OpenSecured) -> None:
     async with open_secured([ANN]) as secured:
         await commit(secured)
-        secured.use([])
+        await secured.use([])
         assert (await secured.ask(ANN, ListGroupsRequest(), 4)).groups == []
         for need in ((OP.DESCRIBE, R.GROUP), (OP.DESCRIBE, R.CLUSTER)):
-            secured.use(allowed(need))
+            await secured.use(allowed(need))
             found = (await secured.ask(ANN, ListGroupsRequest(), 4)).groups
             assert [one.group_id for one in found] == [GROUP]
 
@@ -167,7 +167,7 @@ async def test_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(
             ([(OP.DESCRIBE, R.GROUP)], []),
             ([(OP.DESCRIBE, R.GROUP), (OP.DESCRIBE, R.TOPIC)], [TOPIC]),
         ):
-            secured.use(allowed(*needs))
+            await secured.use(allowed(*needs))
             (group,) = (await secured.ask(ANN, asked, 8)).groups
             assert group.error_code == 0
             assert [one.name for one in group.topics] == topics
@@ -180,7 +180,7 @@ async def test_transactions_are_listed_that_may_be_described(open_secured: OpenS
             while (await secured.ask(None, begun, 4)).error_code:
                 await trio.sleep(0.05)
         for needs, ids in (([], []), ([(OP.DESCRIBE, R.TRANSACTIONAL_ID)], [TXN])):
-            secured.use(allowed(*needs))
+            await secured.use(allowed(*needs))
             found = (await secured.ask(ANN, ListTransactionsRequest(), 0)).transaction_states
             assert [one.transactional_id for one in found] == ids
 
@@ -200,11 +200,11 @@ async def test_a_group_that_works_on_a_hidden_topic_is_not_described(
     group = allowed((OP.DESCRIBE, R.GROUP), name="acl-consumers")
     async with open_secured([ANN]) as secured:
         assert not (await secured.ask(None, joined, 1)).error_code
-        secured.use(group)
+        await secured.use(group)
         (found,) = (await secured.ask(ANN, asked, 0)).groups
         assert found.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert found.members == []
-        secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC))])
+        await secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC))])
         (found,) = (await secured.ask(ANN, asked, 0)).groups
         assert [one.member_id for one in found.members] == ["m"]
 
@@ -234,13 +234,13 @@ async def test_a_regex_subscribes_no_topic_that_a_member_may_not_see(
 
     async with open_secured([ANN]) as secured:
         await secured.ask(None, MetadataRequest(topics=named(NEW)), 9)
-        secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC))])
+        await secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC))])
         answer = await secured.ask(ANN, beat(0, **joined), 1)
         assert answer.error_code == 0
         assert await assigned(secured) == {TOPIC}
-        secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC), name="*")])
+        await secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC), name="*")])
         answer = await secured.ask(ANN, beat(answer.member_epoch), 1)
         assert await assigned(secured) == {TOPIC, NEW}
-        secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC), name=NEW)])
+        await secured.use([*group, *allowed((OP.DESCRIBE, R.TOPIC), name=NEW)])
         await secured.ask(ANN, beat(answer.member_epoch), 1)
         assert await assigned(secured) == {NEW}

@@ -28,12 +28,16 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.oauth import OAuthRules
 from ottla.model.settings.sasl import ENABLED_MECHANISMS, PLAIN, SaslConfig, SaslListener
 
-WARNING = (
-    "authorisation is not served yet: every authenticated user has every right on this cluster, "
-    "and what one node says to another, a forwarded request's principal included, is not "
-    "authenticated and can be forged"
+RIGHTS_WARNING = (
+    "authorizer.class.name is not set: every authenticated user has every right on this cluster"
 )
-"""What an operator is told at the start of a broker that has users."""
+"""What an operator is told at the start of a broker that has users, and no rules for them."""
+
+NODES_WARNING = (
+    "what one node says to another, a forwarded request's principal included, is not "
+    "authenticated and can be forged by anyone who reaches the controllers' port"
+)
+"""What an operator is told at the start of a broker that has users, but does not show who it is."""
 
 UNSECURED_WARNING = (
     "tokens without a signature are taken on {} (sasl.server.callback.handler.class): anyone "
@@ -120,10 +124,12 @@ class Authenticators:
             sessions=self.sessions,
         )
 
-    def warnings(self) -> Iterator[str]:
+    def warnings(self, *, has_authorizer: bool, shows_certificate: bool) -> Iterator[str]:
         """Yield what an operator is told at the start."""
-        if self.guards:
-            yield WARNING
+        if self.guards and not has_authorizer:
+            yield RIGHTS_WARNING
+        if (self.guards or has_authorizer) and not shows_certificate:
+            yield NODES_WARNING
         for name, mechanism in self.oauth.items():
             if mechanism.is_unsecured:
                 yield UNSECURED_WARNING.format(name)

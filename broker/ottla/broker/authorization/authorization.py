@@ -11,6 +11,7 @@ from ottla.broker.authorization.permissions import AuthorizerInForce, RequestPer
 from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.authorizer import Authorizer
 from ottla.wire.api_permissions import PERMISSIONS
 
@@ -18,12 +19,21 @@ from ottla.wire.api_permissions import PERMISSIONS
 class Authorization:
     """Stands in front of every handler; serves as the dispatcher's `Gates`."""
 
-    def __init__(self, name_of: TopicName, note: NoteRefusal) -> None:
-        """`name_of` returns a topic's name by its id; `note` counts refused parts of requests."""
+    def __init__(
+        self, name_of: TopicName, note: NoteRefusal, by_acls: StandardAuthorizer | None = None
+    ) -> None:
+        """`name_of` returns a topic's name by its id; `note` counts refused parts of requests.
+
+        `by_acls` decides from the first request on; before there is an image it knows only who is a
+        super user.
+        """
         self.is_active = False
         """Whether anything can be refused."""
         self._in_force = AuthorizerInForce()
+        self._by_acls = by_acls
         self._acls = EMPTY.acls
+        if by_acls is not None:
+            self.use(by_acls)
         gates = {key: Gate(row, name_of, note) for key, row in PERMISSIONS.items()}
         self._gates = {key: None if gate.is_open else gate for key, gate in gates.items()}
 
@@ -43,12 +53,10 @@ class Authorization:
         self.is_active = authorizer.is_active
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Decide again what was decided by other entries.
-
-        The authorizer itself has the image before.
-        """
-        if image.acls is not self._acls:
+        """Decide by the entries of a newer image, also for connections that are open."""
+        if image.acls is not self._acls and self._by_acls is not None:
             self._acls = image.acls
+            self._by_acls.take(image.acls)
             self._in_force.note_change()
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:

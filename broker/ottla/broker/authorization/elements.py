@@ -134,6 +134,7 @@ ELEMENTS: dict[int, Elements] = {
         refused_partition=lambda one, code: offset_delete_response.OffsetDeleteResponsePartition(
             partition_index=one.partition_index, error_code=code
         ),
+        is_served_empty=True,  # the group may not be there at all
     ),
     apis.DELETE_RECORDS: Elements(
         field="topics",

@@ -185,5 +185,7 @@ def _refusal(
 
 
 def _put_into(field: str, places: list[Any], response: Any) -> None:
-    """Put the places of refused parts into the handler's answer."""
+    """Put the places of refused parts into the handler's answer, unless that refuses the whole."""
+    if getattr(response, "error_code", 0):
+        return
     getattr(response, field).extend(places)

@@ -87,6 +87,8 @@ class OwnRequests:
 
     def warning(self) -> str | None:
         """Return what an operator is told at start; None where only this machine can connect."""
+        if self._config.authorizer.is_on:
+            return None
         asking = self._config.sasl.listeners
         open_ones = [each for each in self._config.listeners if each.name not in asking]
         if all(is_loopback(endpoint.host) for endpoint in open_ones):

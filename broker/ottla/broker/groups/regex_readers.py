@@ -2,7 +2,7 @@
 
 A group has one list of topics for each expression, as in Kafka's records.  A topic is in it if all
 who subscribe by the expression may see it, so that no member is told of a topic that it may not
-see.  Where no authorizer is set nobody is noted, and all topics are seen.
+see.  Where no authorizer is set no one is noted, and all topics are seen.
 """
 
 from itertools import islice

@@ -16,6 +16,7 @@ from ottla.cli.lab.cli_page import cli_page
 from ottla.cli.lab.client_page import with_reference
 from ottla.cli.lab.completion_scripts import COMPLETIONS, scripts
 from ottla.cli.lab.markdown import NOTICE, code, table
+from ottla.cli.lab.permissions_page import COLUMNS, INTRODUCTION, permission_rows, rpc_rows
 from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.model.ids import NodeId
@@ -65,7 +66,8 @@ FEATURES = (
         "yes",
         "re-authentication too (KIP-368); delegation tokens (KIP-48)",
     ),
-    ("TLS, ACLs", "no", "their settings are refused, never ignored"),
+    ("ACLs: StandardAuthorizer, prefixes, hosts and ranges", "yes", "each API by one table"),
+    ("TLS for clients", "no", "its settings are refused, never ignored"),
     ("share groups, streams groups, tiered storage", "no", ""),
 )
 """Features of Kafka: whether they work, and what to know."""
@@ -172,6 +174,16 @@ def metrics_page(of_brokers: Registry) -> str:
     return text
 
 
+def permissions_page() -> str:
+    """Return docs/permissions.md."""
+    return (
+        f"{NOTICE}{INTRODUCTION}{table(COLUMNS, permission_rows(is_own=False))}\n## Our own\n\n"
+        f"{table(COLUMNS, permission_rows(is_own=True))}\n## Between nodes\n\n"
+        "Where nodes show each other certificates, a caller without one is refused before this.\n\n"
+        f"{table(('gRPC method', 'operations'), rpc_rows())}"
+    )
+
+
 async def pages() -> dict[str, str]:
     """Return every page by its file name."""
     async with open_in_process_cluster() as cluster:
@@ -180,6 +192,7 @@ async def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "compatibility.md": compatibility_page(),
         "metrics.md": metrics,
+        "permissions.md": permissions_page(),
         "settings.md": settings_page(),
     }
 

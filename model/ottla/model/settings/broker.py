@@ -367,8 +367,8 @@ class BrokerConfig:
         "loopback",
         key="ottla.admin.requests",
         one_of=("loopback", "any", "none"),
-        doc="Ottla's own: who may send Ottla's own requests that change state, such as draining "
-        "this broker: clients on its own machine, any, or none.",
+        doc="Ottla's own: without an authorizer, who may send Ottla's own requests that change "
+        "state, such as draining this broker: clients on its own machine, any, or none.",
     )
     delete_topic_enable: bool = setting(
         True, key="delete.topic.enable", doc="Whether topics can be deleted."

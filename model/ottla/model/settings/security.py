@@ -46,7 +46,6 @@ INTER_BROKER_NAME = "inter.broker.listener.name"
 _NO_TLS = "encryption (TLS) is not served yet"
 _NO_SASL = "this part of authentication (SASL) is not served yet"
 _NO_PRINCIPALS = "principals are the names of users as they log in"
-_NO_ACLS = "authorisation is not served yet: every client may do everything"
 
 REFUSED_PREFIXES: Mapping[str, str] = {
     "ssl.": _NO_TLS,
@@ -57,9 +56,6 @@ REFUSED_PREFIXES: Mapping[str, str] = {
 """Families of settings that are refused, each with the reason."""
 
 REFUSED_KEYS: Mapping[str, str] = {
-    "authorizer.class.name": _NO_ACLS,
-    "super.users": _NO_ACLS,
-    "allow.everyone.if.no.acl.found": _NO_ACLS,
     "principal.builder.class": _NO_PRINCIPALS,
     "security.providers": _NO_TLS,
     SESSION_MS_MAX: _NO_SASL,
