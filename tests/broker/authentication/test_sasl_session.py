@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.broker.authentication.mechanism import SaslReply
 from ottla.broker.authentication.plain import PlainMechanism
 from ottla.broker.authentication.sasl_session import (
     SaslCounts,
@@ -320,10 +321,29 @@ def test_who_logs_in_again_at_once_is_answered_as_by_kafka(ending: SaslRules) ->
     assert outcome(logged_in(ending), handshake(), NOW + 999) == PASS
 
 
-def test_a_client_that_does_not_hear_of_an_end_has_none(ending: SaslRules) -> None:
+def test_a_session_ends_though_its_client_is_too_old_to_hear_of_it(ending: SaslRules) -> None:
     session = logged_in(ending, version=0)
-    assert session.is_done
-    assert outcome(session, METADATA_FRAME, NOW + 10**9) == PASS
+    assert outcome(session, METADATA_FRAME, NOW + 59_999) == PASS
+    assert outcome(session, METADATA_FRAME, NOW + 60_000) == CLOSE
+    assert ending.counts.successes_without_renewal == 1
+
+
+def test_a_token_that_has_ended_does_not_serve_on_by_raw_tokens(rules: SaslRules) -> None:
+    class Exchange:
+        def respond(self, token: bytes) -> SaslReply:
+            return SaslReply(b"", "al", 5_000)
+
+    class Tokens:
+        name, is_ready = "TOKENS", True
+
+        def begin(self) -> Exchange:
+            return Exchange()
+
+    session = session_of(replace(rules, mechanisms={"TOKENS": Tokens()}))
+    session.on_frame(memoryview(handshake("TOKENS", version=0)), NOW)
+    session.on_frame(memoryview(b"x"), NOW)
+    assert outcome(session, METADATA_FRAME, NOW + 4_999) == PASS
+    assert outcome(session, METADATA_FRAME, NOW + 5_000) == CLOSE
 
 
 # Hostile bytes.

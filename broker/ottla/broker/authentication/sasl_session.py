@@ -68,6 +68,8 @@ class SaslCounts:
     """What became of the logins of a listener."""
 
     successes: int = 0
+    successes_without_renewal: int = 0
+    """Those of clients too old to renew a session."""
     failures: int = 0
     reauthentications: int = 0
     reauthentication_failures: int = 0
@@ -247,6 +249,7 @@ class SaslSession:
         counts = self._rules.counts
         if self._user is None:
             counts.successes += 1
+            counts.successes_without_renewal += not hears_lifetime
         else:
             counts.reauthentications += 1
         self._user = self._peer.user = user
@@ -258,14 +261,15 @@ class SaslSession:
             for one in (credential_ms, self._rules.session_ms_max.get(self._mechanism) or None)
             if one is not None
         ]
-        # A client that does not hear of the end cannot act on it.
-        if not ends or not hears_lifetime:
+        if not ends:
             self._ends_ms = None
             self.is_done = True
             return 0
         lifetime_ms = max(min(ends), 0)
         self._ends_ms = now_ms + lifetime_ms
-        return lifetime_ms
+        # A client of an old version does not hear of the end, which comes all the same, as in
+        # Kafka: else a token that has ended would serve on by an old version.
+        return lifetime_ms if hears_lifetime else 0
 
     # A session that ends.
 

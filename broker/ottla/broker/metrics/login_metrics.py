@@ -10,6 +10,10 @@ SOCKETS = "kafka.server:type=socket-server-metrics,attribute="
 
 ATTRIBUTES = {
     "successful-authentication-total": ("successes", "Logins that succeeded."),
+    "successful-authentication-no-reauth-total": (
+        "successes_without_renewal",
+        "Logins of clients that are too old to renew a session (KIP-368).",
+    ),
     "failed-authentication-total": ("failures", "Logins that failed."),
     "successful-reauthentication-total": ("reauthentications", "Sessions that were renewed."),
     "failed-reauthentication-total": (
