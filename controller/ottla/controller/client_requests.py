@@ -22,9 +22,10 @@ from ottla.controller.scram_credentials import alter_user_scram_credentials
 from ottla.controller.tokens import create_token, expire_token, renew_token
 from ottla.controller.update_features import update_features
 from ottla.metadata.image import MetadataImage
-from ottla.model.acls import AclOperation
+from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT32_MAX, USER_OPERATION_RECORDS_MAX
+from ottla.wire.api_permissions import PERMISSIONS, Need, Scope, When
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -62,8 +63,7 @@ def decide(
         raise RefusedError(
             ErrorCode.UNSUPPORTED_VERSION, f"The controller does not decide api key {api_key}."
         )
-    operation = ON_CLUSTER.get(api_key)
-    if operation is not None:
+    for operation in ON_CLUSTER.get(api_key, ()):
         context.requester.check_cluster(operation)
     decision = found(image, context, request, api_version)
     if len(decision.records) > records_max(api_key):
@@ -223,16 +223,19 @@ DECISIONS: dict[int, Callable[[MetadataImage, Context, Any, int], Decision[Any]]
     ExpireDelegationTokenRequest.API_KEY: _expire_token,
 }
 
-ON_CLUSTER: dict[int, AclOperation] = {
-    ElectLeadersRequest.API_KEY: AclOperation.ALTER,
-    AlterPartitionReassignmentsRequest.API_KEY: AclOperation.ALTER,
-    ListPartitionReassignmentsRequest.API_KEY: AclOperation.DESCRIBE,
-    UpdateFeaturesRequest.API_KEY: AclOperation.ALTER,
-    DescribeQuorumRequest.API_KEY: AclOperation.DESCRIBE,
-    AlterClientQuotasRequest.API_KEY: AclOperation.ALTER_CONFIGS,
-    AlterUserScramCredentialsRequest.API_KEY: AclOperation.ALTER,
-    CreateAclsRequest.API_KEY: AclOperation.ALTER,
-    DeleteAclsRequest.API_KEY: AclOperation.ALTER,
-    UnregisterBrokerRequest.API_KEY: AclOperation.ALTER,
+
+def _cluster_needs(api_key: int) -> tuple[AclOperation, ...]:
+    """Return what a client must be allowed on the cluster for a request, by the declared table."""
+    return tuple(
+        need.operation
+        for need in PERMISSIONS[api_key].needs
+        if isinstance(need, Need)
+        and (need.resource, need.scope, need.when)
+        == (ResourceType.CLUSTER, Scope.REQUEST, When.ALWAYS)
+    )
+
+
+ON_CLUSTER: dict[int, tuple[AclOperation, ...]] = {
+    key: operations for key in DECISIONS if (operations := _cluster_needs(key))
 }
-"""What a client must be allowed on the cluster for an API; others look at what they name."""
+"""What is needed for all of a request; the other APIs look at what they name, one by one."""

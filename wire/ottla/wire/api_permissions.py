@@ -351,14 +351,7 @@ _ADMIN_ROWS = (
     _row(
         apis.DELETE_TOPICS,
         AnyOf((_on_cluster(_OP.DELETE), _topic(_OP.DELETE))),
-        _need(
-            _OP.DESCRIBE,
-            _TOPIC,
-            "topics.topic_id",
-            _EACH,
-            when=When.TOPIC_IDS,
-            hides_as=ErrorCode.UNKNOWN_TOPIC_ID,
-        ),
+        _need(_OP.DESCRIBE, _TOPIC, "topics.topic_id", _OPTION, when=When.TOPIC_IDS),
     ),
     _row(37, _topic(_OP.ALTER)),  # CreatePartitions
     _row(29, _on_cluster(_OP.DESCRIBE)),  # DescribeAcls
