@@ -129,6 +129,7 @@ def test_a_load_has_the_defaults_of_its_benchmark(
         ("clients", "run_clients", {"count": 200_000, "rounds": 5}),
         ("rebalance", "run_rebalances", {"members": 100, "heartbeat_s": 0.1, "rounds": 5}),
         ("scrape", "run_scrapes", {"rounds": 5}),
+        ("authorizer", "run_decisions", {"count": 10_000, "rounds": 5}),
         ("telemetry", "run_telemetry", {"clients": 1_000, "seconds": 60.0, "pids": []}),
     ],
 )

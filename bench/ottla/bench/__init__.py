@@ -17,6 +17,7 @@ compaction_wait.py until a broker has compacted a topic
 cleaner_passes.py records per second of the log cleaner's passes
 log_moves.py      a log of 2 GB moves to another directory beside its producer
 local_cluster.py  that cluster: `ottla up` in a process, asked and hurt
+authorizer.py  decisions by access control entries, in this process
 requests.py    small requests over raw sockets: what one request costs a broker
 gate.py          instructions of ten short paths, against a committed table
 gate_paths.py    the paths

@@ -208,6 +208,13 @@ OPTIONS: dict[str, Option] = {
         default=60.0,
         help="duration of the load, in seconds (default: %(default)s)",
     ),
+    "entries": _option(
+        "--entries",
+        type=number,
+        metavar="N",
+        default=10_000,
+        help="number of access control entries (default: %(default)s)",
+    ),
     "rounds": _option(
         "--rounds",
         type=number,
@@ -363,6 +370,10 @@ BENCHES: dict[str, Bench] = {
     "rebalance": Bench(
         "duration of a group's first and second rebalance",
         "bootstrap group heartbeat rounds format",
+    ),
+    "authorizer": Bench(
+        "one decision by access control entries, in this process: microseconds",
+        "entries rounds format",
     ),
     "scrape": Bench(
         "duration and size of /metrics, and its delay of other requests",

@@ -14,6 +14,7 @@ from typing import Any
 from ottla.bench import spark_commands
 from ottla.bench.arguments import declare_benches
 from ottla.bench.audit import audit, read_back
+from ottla.bench.authorizer import WAYS, run_decisions
 from ottla.bench.beside_kafka import BesideWork, rows_of, run_beside_kafka
 from ottla.bench.clients import CLIENTS, KINDS, RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
@@ -145,6 +146,14 @@ def _measure_rebalances(arguments: argparse.Namespace) -> int:
             rounds=arguments.rounds,
             progress=progress,
         )
+    _show_figures(figures, is_json=arguments.format == "json")
+    return HEALTHY
+
+
+def _measure_authorizer(arguments: argparse.Namespace) -> int:
+    """Decide by entries in this process."""
+    with _progress(arguments.what, WAYS) as progress:
+        figures = run_decisions(count=arguments.entries, rounds=arguments.rounds, progress=progress)
     _show_figures(figures, is_json=arguments.format == "json")
     return HEALTHY
 
@@ -318,6 +327,7 @@ def _write_steadily(arguments: argparse.Namespace, topics: tuple[str, ...]) -> i
 
 
 OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "authorizer": _measure_authorizer,
     "beside": _measure_beside_kafka,
     "clients": _measure_clients,
     "rebalance": _measure_rebalances,

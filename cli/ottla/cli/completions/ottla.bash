@@ -525,7 +525,7 @@ _ottla_row() {
       values='--format=table|json'
       argument='@dir' ;;
     'bench')
-      verbs='produce consume e2e clients requests commits rebalance scrape steady telemetry beside transactions start failover replication heartbeat log-move cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
+      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside transactions start failover replication heartbeat log-move cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
       options='-h --help'
       values=''
       argument='' ;;
@@ -563,6 +563,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --connections --heartbeat-ms --rounds --format'
       values='--bootstrap-server= --bootstrap= --connections= --heartbeat-ms= --rounds= --format=table|json'
+      argument='' ;;
+    'bench authorizer')
+      verbs=''
+      options='-h --help --entries --rounds --format'
+      values='--entries= --rounds= --format=table|json'
       argument='' ;;
     'bench scrape')
       verbs=''
