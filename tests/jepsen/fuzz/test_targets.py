@@ -26,6 +26,7 @@ COUNTS = {
     "logins": 8_000,
     "scram": 8_000,
     "jwts": 6_000,
+    "acls": 2_500,
 }
 """Inputs of each: about two seconds."""
 

@@ -21,6 +21,7 @@ TARGETS = {
     "logins": "logins",
     "scram": "logins",
     "jwts": "logins",
+    "acls": "acls",
 }
 """The module of each target; its constant there has the target's name."""
 

@@ -10,5 +10,6 @@ metadata.py   metadata records and their fold, snapshots, control records
 groups.py     records of groups, members' words, regular expressions
 peers.py      gRPC between nodes, raft's core
 logins.py     SASL frames, SCRAM's messages, tokens
+acls.py       entries and filters of ACLs, and decisions by them
 decisions.py  requests as the active controller decides them
 """
