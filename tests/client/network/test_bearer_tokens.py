@@ -2,6 +2,8 @@
 
 import base64
 import json
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,18 @@ async def test_while_none_can_be_had_the_old_one_serves_as_long_as_it_holds(
         await store.token()
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
     assert caught.value.is_retriable
+
+
+async def test_a_function_that_is_not_async_is_called_in_a_thread() -> None:
+    threads = []
+
+    def provide() -> str:
+        threads.append(threading.current_thread())
+        return "opaque"
+
+    assert await TokenStore(provide).token() == "opaque"
+    assert threads != [threading.current_thread()]
+    assert await TokenStore(partial(provide)).token() == "opaque"
 
 
 async def test_a_token_without_an_end_is_asked_for_at_every_login(

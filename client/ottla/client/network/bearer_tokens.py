@@ -5,9 +5,11 @@ the old one serves on, as long as it holds.
 """
 
 import base64
+import inspect
 import json
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable
 from functools import partial
 from urllib.parse import quote, urlencode
 
@@ -45,7 +47,7 @@ class TokenStore:
             now_s = time.time()
             if self._token is None or now_s >= self._refresh_at_s:
                 try:
-                    self._keep(await self._provide(), now_s)
+                    self._keep(await _provided(self._provide), now_s)
                 except Exception as error:
                     if not self._still_holds(now_s):
                         raise RefusedError(
@@ -70,6 +72,17 @@ class TokenStore:
             return False
         ends_s = self._token.expires_at_s
         return ends_s is not None and now_s < ends_s
+
+
+async def _provided(provide: TokenProvider) -> BearerToken | str:
+    """Call a provider: an async one here, any other in a thread, for it may block."""
+    if not inspect.iscoroutinefunction(provide) and not inspect.iscoroutinefunction(
+        getattr(provide, "__call__", None)  # noqa: B004  # whether it is async, not callable
+    ):
+        found = await trio.to_thread.run_sync(provide, abandon_on_cancel=True)
+    else:
+        found = provide()
+    return await found if isinstance(found, Awaitable) else found
 
 
 _STORES: OrderedDict[object, TokenStore] = OrderedDict()

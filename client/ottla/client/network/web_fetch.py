@@ -47,8 +47,10 @@ def fetch(
             with open(path_of(url), "rb") as file:
                 return _bounded(file, bytes_max, None)
         deadline = time.monotonic() + timeout_s
-        # A proxy of the environment is used as by every other program.
-        opener = build_opener(_NoRedirects, ProxyHandler())
+        # A proxy of the environment is used as by every other program, but not on the way to this
+        # machine itself (http://), which is not encrypted.
+        proxies = ProxyHandler({} if url.startswith("http:") else None)
+        opener = build_opener(_NoRedirects, proxies)
         asked = Request(url, data=body, headers=dict(headers or {}))
         with opener.open(asked, timeout=timeout_s) as answer:
             return _bounded(answer, bytes_max, deadline)

@@ -108,7 +108,11 @@ class ClientSecurity:
         doc="librdkafka's name for the token URL's way.",
     )
     sasl_token_provider: TokenProvider | None = None
-    """An async function that returns a BearerToken for OAUTHBEARER, in place of a URL."""
+    """A function that returns a BearerToken for OAUTHBEARER, in place of a URL.
+
+    An async function is awaited on trio's loop; any other is called in a worker thread, and may
+    block.  With `ottla.client.aio` it must be one of the latter.
+    """
 
     def login(self) -> SaslLogin | None:
         """Return how the client logs in, None where it does not; ConfigError where it cannot."""

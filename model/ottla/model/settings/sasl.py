@@ -79,8 +79,8 @@ def parse_mechanisms(text: str) -> tuple[str, ...]:
     return found
 
 
-TokenProvider: TypeAlias = Callable[[], Awaitable[BearerToken | str]]
-"""Returns a token of OAUTHBEARER, with its end or without."""
+TokenProvider: TypeAlias = Callable[[], Awaitable[BearerToken | str] | BearerToken | str]
+"""Returns a token of OAUTHBEARER, with its end or without; may be an async function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
