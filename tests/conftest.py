@@ -57,7 +57,7 @@ class CertificateAuthority:
         leaf = self._ca.issue_cert(
             *(hosts or ("localhost", "127.0.0.1")),
             common_name=common_name,
-            organization_unit_name=unit,
+            organization_unit_name=unit or "tests",
             not_before=now + starts_in,
             not_after=now + ends_in,
         )

@@ -12,11 +12,6 @@ CONTROLLER = {**BROKER, "node.id": "101"}
 PROTOCOL_MAP = "listener.security.protocol.map"
 
 REFUSED = [
-    ({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9093"}, "listeners: has SASL_SSL; "),
-    (
-        {"listeners": "OUT://:9092", PROTOCOL_MAP: "OUT:SASL_SSL"},
-        f"listeners: has OUT, which {PROTOCOL_MAP} says is SASL_SSL; ",
-    ),
     (
         {"listeners": "IN://:1,OUT://:2", PROTOCOL_MAP: "IN:PLAINTEXT"},
         f"{PROTOCOL_MAP}: has no protocol for OUT, which listeners names",
@@ -46,8 +41,8 @@ REFUSED = [
     ),
     ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms: is set, and "),
     ({"sasl.oauthbearer.jwks.endpoint.url": "x"}, "sasl.oauthbearer.jwks.endpoint.url: is set"),
-    ({"ssl.keystore.location": "/k"}, "ssl.keystore.location: is set, and encryption (TLS)"),
-    ({"ssl.client.auth": "required"}, "ssl.client.auth: is set, and encryption (TLS)"),
+    ({"ssl.keystore.location": "/k"}, "ssl.keystore.location: is set, and no listener"),
+    ({"ssl.client.auth": "required"}, "ssl.client.auth: is set, and no listener"),
     ({"principal.builder.class": "x"}, "principal.builder.class: is set, and principals are"),
     ({"security.providers": "x"}, "security.providers: is set, and "),
     ({"connections.max.reauth.ms": "1"}, "connections.max.reauth.ms: is set, and "),
@@ -74,13 +69,23 @@ REFUSED = [
 
 
 REFUSED_OF_BROKERS = [
-    ({"listeners": "SSL://:9092"}, "listeners: has SSL; only PLAINTEXT "),
-    ({"listeners": "ssl://:9092"}, "listeners: has SSL; "),
     (
-        {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "SSL://h:9092"},
-        "advertised.listeners: has SSL; ",
+        {"listeners": "SSL://:9092"},
+        "listener.name.ssl.ssl.keystore.location: is not set, and SSL encrypts; give a PEM file",
     ),
-    ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol: is SSL; "),
+    (
+        {"listeners": "ssl://:9092", "ssl.keystore.location": "/k", "ssl.client.auth": "required"},
+        "listener.name.ssl.ssl.truststore.location: is not set, and ssl.client.auth is required; ",
+    ),
+    (
+        {"security.inter.broker.protocol": "SSL"},
+        "inter.broker.listener.name: is SSL; it must be one of listeners: PLAINTEXT",
+    ),
+    ({"listeners": "SSL://:9092", "ssl.typo": "1"}, "ssl.typo: is set, and there is no such "),
+    (
+        {"listeners": "IN://:1,SSL://:2", "listener.name.in.ssl.keystore.location": "/k"},
+        "listener.name.in.ssl.keystore.location: is for IN; the listeners with TLS are SSL",
+    ),
     (
         {"controller.listener.names": "CONTROLLER", PROTOCOL_MAP: "CONTROLLER:SSL"},
         "listener.name.controller.ssl.keystore.location: is not set, and CONTROLLER encrypts; ",
@@ -104,6 +109,24 @@ def test_encryption_that_a_broker_cannot_give_stops_its_start(
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         load_broker_config({**BROKER, **texts})
+    assert str(caught.value).startswith(sentence)
+
+
+REFUSED_OF_CONTROLLERS = [
+    ({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9093"}, "listeners: has SASL_SSL; "),
+    (
+        {"listeners": "OUT://:9092", PROTOCOL_MAP: "OUT:SASL_SSL"},
+        f"listeners: has OUT, which {PROTOCOL_MAP} says is SASL_SSL; ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("texts", "sentence"), REFUSED_OF_CONTROLLERS)
+def test_logins_that_a_controller_cannot_ask_for_stop_its_start(
+    texts: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_controller_config({**CONTROLLER, **texts})
     assert str(caught.value).startswith(sentence)
 
 

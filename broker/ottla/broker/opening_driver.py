@@ -6,9 +6,11 @@ unfenced → the handlers of all other requests, ready.  The stop is the same wa
 controller has moved our leaderships.  Leaving by an error is a crash: no clean marker is written.
 """
 
+import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import NamedTuple
 
 import trio
 
@@ -25,14 +27,18 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_driver import open_socket_server
 from ottla.broker.network.server_seam import OpenServer, Server
+from ottla.broker.network.tls.certificates_driver import Certificates
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas
 from ottla.client.network.login import LOGIN
+from ottla.client.network.tls import TLS
 from ottla.metadata.image import EMPTY
+from ottla.model.background_driver import keep_running
 from ottla.model.errors import ConfigError, only_error
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.security import PLAINTEXT
+from ottla.model.settings.sasl import SASL_PROTOCOLS
+from ottla.model.settings.tls import TLS_PROTOCOLS
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
@@ -49,6 +55,8 @@ from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.meta_properties import MetaProperties
+
+logger = logging.getLogger("ottla.broker")
 
 
 async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
@@ -119,9 +127,9 @@ async def open_broker(
         )
         lifecycle, authenticators = _starting(), Authenticators(config, rng, clock)
         dispatcher = _guarded_dispatcher(errors, authenticators)
-        connections = _connection_quotas(config)
+        doors = _doors(config)
         async with (
-            _open_server(open_server, config, dispatcher, clock, disk, connections) as server,
+            _open_server(open_server, config, dispatcher, clock, disk, doors) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
             _open_member(seams, disk, config, logs, identity, rpc, errors) as member,
             trio.open_nursery() as nursery,
@@ -138,10 +146,10 @@ async def open_broker(
                 disk=disk,
                 logs=logs,
                 lifecycle=lifecycle,
-                connections=connections,
+                connections=doors.connections,
                 authenticators=authenticators,
             )
-            nursery.start_soon(_run, broker)
+            nursery.start_soon(_run, broker, doors.certificates)
             yield broker
             nursery.cancel_scope.cancel()
         lifecycle.become(BrokerState.SHUTTING_DOWN)
@@ -174,19 +182,34 @@ def _open_member(
     )
 
 
-def _connection_quotas(config: BrokerConfig) -> ConnectionQuotas:
-    return ConnectionQuotas(
+class _Doors(NamedTuple):
+    """What decides who is let in at the listeners, and how."""
+
+    connections: ConnectionQuotas
+    certificates: Certificates
+
+
+def _doors(config: BrokerConfig) -> _Doors:
+    """Return it, with a line in the log for each certificate that does not hold."""
+    certificates = Certificates(config)
+    for warning in certificates.warnings():
+        logger.warning("%s", warning)
+    connections = ConnectionQuotas(
         WindowShape(config.quotas.window_count, config.quotas.window_s * 1_000),
         listeners=[endpoint.name for endpoint in config.listeners],
         inter_broker=config.inter_broker_listener,
         bounds=connection_bounds(EMPTY, config),
     )
+    return _Doors(connections, certificates)
 
 
-async def _run(broker: Broker) -> None:
+async def _run(broker: Broker, certificates: Certificates) -> None:
     # This task's, and of all it starts: what they ask of other brokers is asked as this user.
     LOGIN.set(broker.config.sasl.login)
-    await broker.run()
+    TLS.set(certificates.dialer)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_running, "certificates", certificates.watch, broker.errors)
+        await broker.run()
 
 
 def _starting() -> Lifecycle:
@@ -209,14 +232,20 @@ async def _open_server(
     dispatcher: Dispatcher,
     clock: Clock,
     disk: Disk,
-    connections: ConnectionQuotas,
+    doors: _Doors,
 ) -> AsyncIterator[Server]:
     listeners = [
-        Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+        Listener(
+            name=endpoint.name,
+            host=endpoint.host,
+            port=endpoint.port,
+            tls=doors.certificates.served.get(endpoint.name),
+        )
         for endpoint in config.listeners
     ]
-    for endpoint in config.listeners:
-        assert endpoint.protocol == PLAINTEXT or endpoint.name in dispatcher.guards
+    for one, listener in zip(config.listeners, listeners, strict=True):
+        assert one.protocol not in SASL_PROTOCOLS or one.name in dispatcher.guards
+        assert (one.protocol in TLS_PROTOCOLS) == (listener.tls is not None)
     is_open = False
     try:
         async with open_server(
@@ -228,7 +257,7 @@ async def _open_server(
             request_memory_bytes_max=config.queued_max_request_bytes,
             idle_ms_max=config.connections_max_idle_ms,
             backlog=config.socket_listen_backlog_size,
-            admission=connections,
+            admission=doors.connections,
         ) as server:
             is_open = True
             yield server

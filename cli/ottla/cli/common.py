@@ -133,10 +133,13 @@ def use_login(texts: Mapping[str, str], source: str = "") -> None:
     """Ask as the user whom settings name; ConfigError names what cannot be honoured."""
     # No command that opens no connection needs what a login is made of.
     from ottla.client.network.login import LOGIN
-    from ottla.model.settings.client_security import login_of
+    from ottla.client.network.tls import TLS, TlsDialer
+    from ottla.model.settings.client_security import access_of
 
     try:
-        LOGIN.set(login_of(texts))
+        access = access_of(texts)
+        LOGIN.set(access.login)
+        TLS.set(None if access.tls is None else TlsDialer(access.tls))
     except ConfigError as error:
         raise ConfigError(f"{source}{error.setting}", error.problem) from None
 

@@ -64,5 +64,6 @@ async def open_admin(
         client_id=client_id,
         request_timeout_s=timeout_s + ANSWER_WAIT_S,
         login=None if security is None else security.login(),
+        tls=None if security is None else security.tls(),
     ) as cluster:
         yield Admin(cluster, client_id=client_id, timeout_s=timeout_s)

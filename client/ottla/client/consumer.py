@@ -488,6 +488,7 @@ async def open_consumer(
         client_id=config.client_id,
         request_timeout_s=config.request_timeout_ms / 1_000,
         login=config.login(),
+        tls=config.tls(),
     ) as cluster:
         consumer: Consumer | None = None
         try:

@@ -433,6 +433,7 @@ async def open_producer(
                 client_id=config.client_id,
                 request_timeout_s=config.request_timeout_ms / 1_000,
                 login=config.login(),
+                tls=config.tls(),
             )
         )
         transactions, gathered = None, Accumulator(config, ends_at_failure=ends_at_failure)

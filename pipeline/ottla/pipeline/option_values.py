@@ -89,8 +89,6 @@ def _client(
         key = name.removeprefix(KAFKA)
         if key in set_by_spark:
             raise ConfigError(name, f"may not be set: {set_by_spark[key]}")
-        if key.startswith("ssl."):
-            raise ConfigError(name, "can not be honoured: this client has no TLS yet")
         if name in IGNORED or name == BOOTSTRAP:
             continue
         if key == "security.protocol":

@@ -6,10 +6,8 @@ server_driver.py        one private epoll for every client socket: start here
 channel_driver.py       one socket and its connection
 hosting.py              hosts connections over any transport: the edge at which one ends alone
 hosting_driver.py       the tasks of a server's connections
-tls_channel_driver.py   one encrypted socket and its connection
-handshakes.py           whose TLS handshake goes on, for how long, and until when
 listener.py             an address to listen on, plain or encrypted
-listener_tls_driver.py  an encrypted listener's certificate, and the users of its clients
+tls/                    what an encrypted listener needs beyond that
 descriptors_driver.py   number of connections that leave enough descriptors for the logs
 
 Requests

@@ -1,10 +1,11 @@
 """A door of the broker: where it listens, and whether its connections are encrypted.
 
 Pure.  A plain listener has no TLS, and only there may file slices go out by sendfile.  What an
-encrypted one needs is made at the edge (`listener_tls_driver.py`); a transport asks it for the
+encrypted one needs is made at the edge (`tls/`); a transport asks it for the
 context of each new connection, so that certificates may change while the door stays open.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,6 +34,11 @@ class ListenerTls(Protocol):
     @property
     def context(self) -> Any:
         """The `ssl.SSLContext` of a connection that begins now."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Plain counts, and when the certificate expires."""
         ...
 
     def user_of(self, certificate: bytes | None) -> str:

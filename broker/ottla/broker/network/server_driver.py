@@ -12,7 +12,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -22,11 +22,11 @@ from ottla.broker.network.channel_driver import Channel, ReadBuffer
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.descriptors_driver import client_descriptor_max, connection_count_allowed
 from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.handshakes import TURN_NS, Handshakes
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
 from ottla.broker.network.listener import HandshakeFailedError, Listener, ListenerTls
 from ottla.broker.network.server_seam import Admission, AdmitAll
-from ottla.broker.network.tls_channel_driver import SendBuffer, TlsChannel
+from ottla.broker.network.tls.encrypted_channel_driver import SendBuffer, TlsChannel
+from ottla.broker.network.tls.handshakes import TURN_NS, Handshakes
 from ottla.model.limits import TURN_NS_MAX
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
@@ -102,6 +102,19 @@ class SocketServer(ConnectionServer[Channel]):
         self._handshakes: Handshakes[TlsChannel] = Handshakes(clock.monotonic_ms())
         self._handshake_lines = LogLimiter()
         self._awaits_handshake_share = False
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Plain counts, for DescribeNode."""
+        return {
+            **super().metrics,
+            **{
+                f"tls.{listener.name.lower()}.{what}": value
+                for _, listener in self._doors.values()
+                if listener.tls is not None
+                for what, value in listener.tls.metrics.items()
+            },
+        }
 
     # Opening and closing.
 

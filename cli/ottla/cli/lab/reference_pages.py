@@ -67,7 +67,11 @@ FEATURES = (
         "re-authentication too (KIP-368); delegation tokens (KIP-48)",
     ),
     ("ACLs: StandardAuthorizer, prefixes, hosts and ranges", "yes", "each API by one table"),
-    ("TLS for clients", "no", "its settings are refused, never ignored"),
+    (
+        "TLS: SSL and SASL_SSL listeners, client certificates, mapping rules",
+        "yes",
+        "key stores are PEM; certificates are renewed while brokers run",
+    ),
     ("share groups, streams groups, tiered storage", "no", ""),
 )
 """Features of Kafka: whether they work, and what to know."""

@@ -1,6 +1,7 @@
 """Connections to brokers, and who leads what.
 
 bootstrap.py    where a client asks first
+tls.py          TLS from the client's side
 transport.py    how connections are made: TCP, unless the world says otherwise
 login.py        who a client says it is, to brokers that ask
 bearer_tokens.py  tokens of OAUTHBEARER, asked for again before they end

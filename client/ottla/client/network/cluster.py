@@ -15,10 +15,12 @@ import trio
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline, open_pipeline
 from ottla.client.network.reachability import Reachability
+from ottla.client.network.tls import TlsDialer
 from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.model.settings.sasl import SaslLogin
+from ottla.model.settings.tls import TlsConfig
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
@@ -66,9 +68,13 @@ class Cluster:
         client_id: str = "ottla",
         request_timeout_s: float | None = None,
         login: SaslLogin | None = None,
+        tls: TlsConfig | None = None,
     ) -> None:
+        """Raises ConfigError where the certificates of `tls` cannot be used."""
         self.login = login
         """How its connections log in; None as the task does."""
+        self.tls = None if tls is None else TlsDialer(tls)
+        """How its connections are encrypted; None as the task does."""
         self.cluster_id: str | None = None
         """As the last answer told it."""
         self.topics: dict[str, KnownTopic] = {}
@@ -324,7 +330,7 @@ class Cluster:
         began_s = trio.current_time()
         try:
             opened = await open_pipeline(
-                *address, client_id=client_id, timeout_s=timeout_s, login=self.login
+                *address, client_id=client_id, timeout_s=timeout_s, login=self.login, tls=self.tls
             )
         except ConnectionLostError as error:
             self._reachability.note_failure(
@@ -365,10 +371,11 @@ async def open_cluster(
     client_id: str = "ottla",
     request_timeout_s: float | None = None,
     login: SaslLogin | None = None,
+    tls: TlsConfig | None = None,
 ) -> AsyncIterator[Cluster]:
     """Open a view of the cluster behind `bootstrap`; close its connections at the end."""
     cluster = Cluster(
-        bootstrap, client_id=client_id, request_timeout_s=request_timeout_s, login=login
+        bootstrap, client_id=client_id, request_timeout_s=request_timeout_s, login=login, tls=tls
     )
     try:
         yield cluster

@@ -15,6 +15,7 @@ from typing import TypeVar
 import trio
 
 from ottla.client.network.login import LOGIN, log_in
+from ottla.client.network.tls import TLS, TlsDialer, TlsError
 from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.seams import ByteStream
@@ -177,8 +178,8 @@ class BrokerConnection:
         length = len(header) + len(body)
         try:
             await self._stream.send_all(length.to_bytes(4, "big") + header + body)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise ConnectionLostError(f"{self.address} hung up") from error
+        except (trio.BrokenResourceError, trio.ClosedResourceError, TlsError) as error:
+            raise lost(self.address, error) from error
         return self._correlation_id
 
     async def _receive_frame(self) -> memoryview:
@@ -192,8 +193,8 @@ class BrokerConnection:
         """Take what the socket has into `_received`, waiting for at least one byte."""
         try:
             data = await self._stream.receive_some(RECEIVE_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise ConnectionLostError(f"{self.address} hung up") from error
+        except (trio.BrokenResourceError, trio.ClosedResourceError, TlsError) as error:
+            raise lost(self.address, error) from error
         if not data:
             raise ConnectionLostError(f"{self.address} hung up")
         self._received += data
@@ -214,7 +215,7 @@ class BrokerConnection:
                     frame[have : have + count] = data[:count]
                     self._received += data[count:]
             except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-                raise ConnectionLostError(f"{self.address} hung up") from error
+                raise lost(self.address, error) from error
             if not count:
                 raise ConnectionLostError(f"{self.address} hung up")
             have += count
@@ -246,25 +247,32 @@ async def open_stream(
     client_id: str,
     timeout_s: float,
     login: SaslLogin | None = None,
+    tls: TlsDialer | None = None,
 ) -> C:
-    """Connect, as this kind of connection, and log in: as told here, else as the task does.
+    """Connect, as this kind of connection, encrypt and log in: as told here, else as the task does.
 
     Raises RefusedError where the broker does not take the login.
     """
     address = f"{host}:{port}"
     login = login or LOGIN.get()
+    tls = tls or TLS.get()
     try:
         with trio.fail_after(timeout_s):
             stream = await TRANSPORT.get().connect(host, port)
+            if tls is not None:
+                stream = await tls.encrypted(stream, host)
             connection = kind(stream, address, client_id)
             try:
                 await connection.negotiate()
             except BaseException as error:
                 stream.abort()
+                if isinstance(error.__cause__, TlsError):
+                    raise
                 if isinstance(error, ConnectionLostError | ProtocolError):
+                    also = "" if tls else ", or does it ask for TLS (security.protocol)"
                     raise ConnectionLostError(
                         f"{address} does not answer as a broker ({error}); "
-                        "is it a controller's address, or another program's?"
+                        f"is it a controller's address, or another program's{also}?"
                     ) from error
                 raise
             try:
@@ -280,8 +288,17 @@ async def open_stream(
     return connection
 
 
+def lost(address: str, error: BaseException) -> ConnectionLostError:
+    """Return the error for a connection whose stream broke."""
+    if isinstance(error, TlsError):
+        return ConnectionLostError(f"{address}: {error.sentence}")
+    return ConnectionLostError(f"{address} hung up")
+
+
 def _why(host: str, error: OSError) -> str:
     """Return why a connection could not be opened, in the words of its one real cause."""
+    if isinstance(error, TlsError):
+        return error.sentence
     if isinstance(error, socket.gaierror):
         said = (error.strerror or "no address").lower()
         return f"the host name {host} is not found ({said})"

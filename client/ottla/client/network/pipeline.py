@@ -17,6 +17,7 @@ from ottla.client.network.connection import (
     ConnectionLostError,
     open_stream,
 )
+from ottla.client.network.tls import TlsDialer
 from ottla.model.errors import ProtocolError
 from ottla.model.seams import ByteStream
 from ottla.model.settings.sasl import SaslLogin
@@ -146,9 +147,15 @@ class Pipeline(BrokerConnection):
 
 
 async def open_pipeline(
-    host: str, port: int, *, client_id: str, timeout_s: float, login: SaslLogin | None = None
+    host: str,
+    port: int,
+    *,
+    client_id: str,
+    timeout_s: float,
+    login: SaslLogin | None = None,
+    tls: TlsDialer | None = None,
 ) -> Pipeline:
-    """Connect, settle versions and log in; the caller closes."""
+    """Connect, encrypt, settle versions and log in; the caller closes."""
     return await open_stream(
-        Pipeline, host, port, client_id=client_id, timeout_s=timeout_s, login=login
+        Pipeline, host, port, client_id=client_id, timeout_s=timeout_s, login=login, tls=tls
     )

@@ -73,6 +73,7 @@ async def complete_transactions(
             client_id=config.client_id,
             request_timeout_s=config.request_timeout_ms / 1_000,
             login=config.login(),
+            tls=config.tls(),
         ) as cluster,
         trio.open_nursery() as nursery,
     ):

@@ -44,7 +44,7 @@ from ottla.model.settings.security import (
     with_protocols,
 )
 from ottla.model.settings.telemetry import TelemetryConfig
-from ottla.model.settings.tls import TlsConfig, is_tls_key
+from ottla.model.settings.tls import TlsConfig, check_server, is_tls_key, tls_of
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 from ottla.model.settings.transactions import TransactionConfig
 
@@ -383,6 +383,8 @@ class BrokerConfig:
     sasl: SaslConfig = NO_SASL
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
     """Who the clients of which listener must be."""
+    listener_tls: Mapping[str, TlsConfig] = field(default_factory=dict)
+    """The TLS of listeners that encrypt, by name."""
     dial_tls: TlsConfig | None = None
     """The TLS of calls to controllers; None where these are not encrypted."""
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
@@ -477,6 +479,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
         sasl=sasl,
         tokens=DelegationTokenConfig(**tokens),
+        listener_tls=_listener_tls(values, texts),
         dial_tls=_dial_tls(texts),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
@@ -513,6 +516,16 @@ def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:
     protocol = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
     if protocol:
         values["inter_broker_listener_name"] = protocol
+
+
+def _listener_tls(values: Mapping[str, Any], texts: Mapping[str, str]) -> Mapping[str, TlsConfig]:
+    """Return the TLS of the listeners that encrypt; ConfigError where one cannot be served."""
+    listeners = values.get("listeners", BrokerConfig().listeners)
+    found = tls_of(texts, (*node_listeners(texts, is_broker=True), *listeners))
+    own = {one.name: found[one.name] for one in listeners if one.name in found}
+    for name, config in own.items():
+        check_server(config, name)
+    return own
 
 
 def _dial_tls(texts: Mapping[str, str]) -> TlsConfig | None:

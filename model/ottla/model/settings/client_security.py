@@ -1,4 +1,4 @@
-"""How a client reaches brokers that ask who it is, in the keys of Kafka and of librdkafka."""
+"""How a client reaches brokers and says who it is, in the keys of Kafka and of librdkafka."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla.model.errors import ConfigError
 from ottla.model.oauthbearer import OAUTHBEARER
+from ottla.model.settings.client_tls import LIBRDKAFKA_TLS_KEYS, ClientTls
 from ottla.model.settings.declare import SettingKind, definitions, load, setting
 from ottla.model.settings.jaas import JaasLogin, parse_jaas
 from ottla.model.settings.oauth import (
@@ -21,32 +22,37 @@ from ottla.model.settings.oauth import (
 from ottla.model.settings.sasl import (
     MODULES,
     SASL_PLAINTEXT,
+    SASL_SSL,
     SERVED_MECHANISMS,
     SaslLogin,
     TokenProvider,
     asks_for_token,
 )
+from ottla.model.settings.tls import ENDPOINT_IDENTIFICATION, SSL, TlsConfig, reason_tls_refused
+from ottla.model.settings.tls import REFUSED_KEYS as TLS_REFUSED_KEYS
 
-PROTOCOLS = ("PLAINTEXT", SASL_PLAINTEXT)
+PROTOCOLS = ("PLAINTEXT", SSL, SASL_PLAINTEXT, SASL_SSL)
+LOGIN_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
 LIBRDKAFKA_KEYS = {
     "sasl.mechanisms": "sasl.mechanism",
     f"{PREFIX}client.id": CLIENT_ID,
     f"{PREFIX}client.secret": CLIENT_SECRET,
     f"{PREFIX}token.endpoint.url": TOKEN_URL,
+    **LIBRDKAFKA_TLS_KEYS,
 }
 """librdkafka's names of settings, and Kafka's."""
 SECURITY_PREFIXES = ("sasl.", "ssl.", "security.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSecurity:
-    """What a client says of itself to brokers that ask."""
+class ClientSecurity(ClientTls):
+    """How a client reaches brokers: encrypted or not, and what it says of itself."""
 
     security_protocol: str = setting(
         "PLAINTEXT",
         key="security.protocol",
         one_of=PROTOCOLS,
-        doc="How brokers are reached: without a login, or with one. TLS is not served yet.",
+        doc="How brokers are reached: plain or encrypted (SSL), with a login (SASL) or without.",
     )
     sasl_mechanism: str | None = setting(
         None,
@@ -121,7 +127,7 @@ class ClientSecurity:
                 "security.protocol",
                 f"is {self.security_protocol!r}; it must be one of {', '.join(PROTOCOLS)}",
             )
-        if self.security_protocol != SASL_PLAINTEXT:
+        if self.security_protocol not in LOGIN_PROTOCOLS:
             if (
                 self.sasl_mechanism
                 or self.sasl_username
@@ -130,7 +136,9 @@ class ClientSecurity:
                 or self.sasl_oauthbearer_token_endpoint_url
             ):
                 raise ConfigError(
-                    "security.protocol", f"is not {SASL_PLAINTEXT}, and settings of sasl. are given"
+                    "security.protocol",
+                    f"is {self.security_protocol}, and settings of sasl. are given; "
+                    f"{' and '.join(LOGIN_PROTOCOLS)} log in",
                 )
             return None
         mechanism = self.sasl_mechanism
@@ -156,24 +164,74 @@ class ClientSecurity:
             raise ConfigError("sasl.username", "is not set; give sasl.username and sasl.password")
         return SaslLogin(mechanism, username, password, is_token=asks_for_token(options))
 
+    def tls(self, spellings: Mapping[str, str] | None = None) -> TlsConfig | None:
+        """Return how connections are encrypted, None where they are not.
+
+        Raises ConfigError where that cannot be done; `spellings` says how settings are written.
+        """
+        if self.security_protocol in (SSL, SASL_SSL):
+            return self.tls_config(spellings or {})
+        if self.has_tls_settings:
+            raise ConfigError(
+                "security.protocol",
+                f"is {self.security_protocol}, and settings of ssl. are given; {SSL} and "
+                f"{SASL_SSL} encrypt",
+            )
+        return None
+
     def _oauth_value(self) -> Callable[[str], Any]:
         """Return what looks a setting of OAUTHBEARER up by its key."""
         known = definitions(ClientSecurity)
         return lambda key: getattr(self, known[key].field_name)
 
 
-def login_of(texts: Mapping[str, str]) -> SaslLogin | None:
-    """Return how a client logs in, from settings of Kafka or librdkafka.
+@dataclass(frozen=True, slots=True)
+class ClientAccess:
+    """How a client connects, all in all."""
+
+    login: SaslLogin | None
+    """How it logs in, None where it does not."""
+    tls: TlsConfig | None
+    """How its connections are encrypted, None where they are not."""
+
+
+def access_of(texts: Mapping[str, str]) -> ClientAccess:
+    """Return how a client connects, from settings of Kafka or librdkafka.
 
     Raises ConfigError for what cannot be honoured, without showing what may be a password.
     """
+    spellings = {LIBRDKAFKA_KEYS.get(key, key): key for key in texts}
     texts = {LIBRDKAFKA_KEYS.get(key, key): text for key, text in texts.items()}
+    for key, text in texts.items():
+        if key == VERIFICATION and text.strip().lower() != "true":
+            raise ConfigError(key, "is not true; a client that verifies no certificate trusts all")
+    if texts.get(ENDPOINT_IDENTIFICATION, "").strip().lower() == "none":
+        texts[ENDPOINT_IDENTIFICATION] = ""  # as librdkafka writes it
+    passing = [key for key in texts if key == VERIFICATION or _is_default_of_java(key, texts[key])]
+    texts = {key: text for key, text in texts.items() if key not in passing}
     try:
         security, unknown = load(ClientSecurity, texts)
     except ConfigError as error:
         if error.setting == "sasl.jaas.config":
             raise ConfigError(error.setting, "is no login module") from None
-        raise
+        raise ConfigError(spellings.get(error.setting, error.setting), error.problem) from None
     for key in sorted(unknown):
+        reason = reason_tls_refused(key, texts[key])
+        if reason is not None:
+            raise ConfigError(key, f"is set, and {reason}; take it out")
         raise ConfigError(key, "is no setting of a client's login that can be honoured")
-    return security.login()
+    return ClientAccess(security.login(), security.tls(spellings))
+
+
+def login_of(texts: Mapping[str, str]) -> SaslLogin | None:
+    """Return how a client logs in, from settings of Kafka or librdkafka; see `access_of`."""
+    return access_of(texts).login
+
+
+VERIFICATION = "enable.ssl.certificate.verification"
+"""librdkafka's own."""
+
+
+def _is_default_of_java(key: str, text: str) -> bool:
+    """Return whether a setting of the JVM's TLS is one that says nothing."""
+    return key in TLS_REFUSED_KEYS and reason_tls_refused(key, text) is None

@@ -114,7 +114,7 @@ class Definition:
     def accepts(self, value: Any) -> bool:
         """Return whether a value, not a text, may stand for this setting."""
         if self.parse is not None:
-            return not isinstance(value, str)
+            return not isinstance(value, str) or self._is_text_of(self.parse, value)
         match self.kind:
             case SettingKind.BOOLEAN:
                 return isinstance(value, bool)
@@ -127,6 +127,14 @@ class Definition:
             case _:
                 is_fit = isinstance(value, str)
         return is_fit and self._is_within_bounds(value)
+
+    @staticmethod
+    def _is_text_of(parse: Callable[[str], Any], value: str) -> bool:
+        """Return whether a text is a value itself: its parser gives texts, and accepts it."""
+        try:
+            return isinstance(parse(value), str)
+        except (ValueError, ConfigError):
+            return False
 
     def _parsed(self, text: str) -> Any:
         if self.parse is not None:

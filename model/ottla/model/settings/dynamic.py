@@ -29,6 +29,7 @@ from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.sasl import SaslSettings
 from ottla.model.settings.telemetry import TelemetryConfig
+from ottla.model.settings.tls import TlsSettings
 from ottla.model.settings.topic import (
     DEFAULT_DEFINITIONS,
     TOPIC_DEFINITIONS,
@@ -49,6 +50,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(QuotaConfig),
         **definitions(ConnectionConfig),
         **definitions(SaslSettings),
+        **definitions(TlsSettings),
         **definitions(AuthorizerConfig),
         **definitions(OAuthSettings),
         **definitions(DelegationTokenConfig),

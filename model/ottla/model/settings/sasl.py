@@ -36,7 +36,7 @@ from ottla.model.settings.oauth import (
 
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
-SASL_PROTOCOLS = (SASL_PLAINTEXT,)
+SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
 """Security protocols that are served and ask clients who they are."""
 
 PLAIN = "PLAIN"
@@ -256,7 +256,7 @@ def _check_place(key: str, guarded: list[str]) -> None:
     if not guarded:
         raise ConfigError(
             key,
-            "is set, and no listener has a SASL protocol; give one SASL_PLAINTEXT in "
+            "is set, and no listener has a SASL protocol; give one SASL_SSL or SASL_PLAINTEXT in "
             "listener.security.protocol.map, or take the setting out",
         )
     if listener and listener.upper() not in guarded:

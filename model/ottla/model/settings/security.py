@@ -17,6 +17,7 @@ from ottla.model.settings.sasl import (
     FAILURE_DELAY_MS,
     LISTENER_PREFIX,
     SASL_PLAINTEXT,
+    SASL_SSL,
     SERVED_MECHANISMS,
     SESSION_MS_MAX,
     is_sasl_key,
@@ -25,8 +26,7 @@ from ottla.model.settings.sasl import (
 from ottla.model.settings.tls import SSL, is_tls_key, reason_tls_refused, split_listener
 
 PLAINTEXT = "PLAINTEXT"
-PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, "SASL_SSL")
-SERVED_PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """What a listener for clients can be."""
 NODE_PROTOCOLS = (PLAINTEXT, SSL)
 """What a listener of controllers can be, where nodes speak gRPC with each other."""
@@ -43,21 +43,21 @@ SECURITY_KEYS = frozenset((PROTOCOL_MAP, INTER_BROKER_PROTOCOL, CONTROLLER_LISTE
 """What is read here alone."""
 INTER_BROKER_NAME = "inter.broker.listener.name"
 
-_NO_TLS = "encryption (TLS) is not served yet"
+_NO_TLS = "no listener of this node has TLS"
 _NO_SASL = "this part of authentication (SASL) is not served yet"
 _NO_PRINCIPALS = "principals are the names of users as they log in"
 
 REFUSED_PREFIXES: Mapping[str, str] = {
     "ssl.": _NO_TLS,
     "sasl.": _NO_SASL,
-    "password.encoder.": _NO_TLS,
+    "password.encoder.": "there is no ZooKeeper here, whose passwords it encrypts",
     "zookeeper.ssl.": "there is no ZooKeeper here",
 }
 """Families of settings that are refused, each with the reason."""
 
 REFUSED_KEYS: Mapping[str, str] = {
     "principal.builder.class": _NO_PRINCIPALS,
-    "security.providers": _NO_TLS,
+    "security.providers": "TLS is OpenSSL's here, and the JVM's providers have no part in it",
     SESSION_MS_MAX: _NO_SASL,
     FAILURE_DELAY_MS: _NO_SASL,
     "zookeeper.set.acl": "there is no ZooKeeper here",
@@ -67,7 +67,7 @@ REFUSED_KEYS: Mapping[str, str] = {
 
 def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None:
     """Refuse what asks for protection that is not there.  Raises ConfigError with the first."""
-    _check_protocols(texts, SERVED_PROTOCOLS if is_broker else NODE_PROTOCOLS)
+    _check_protocols(texts, PROTOCOLS if is_broker else NODE_PROTOCOLS)
     if texts.get(INTER_BROKER_PROTOCOL, "").strip() and texts.get(INTER_BROKER_NAME, "").strip():
         raise ConfigError(
             INTER_BROKER_PROTOCOL, f"is set, and so is {INTER_BROKER_NAME}; take one of them out"
@@ -78,6 +78,8 @@ def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None
     for key, text in texts.items():
         if (is_broker and is_sasl_key(key)) or _is_node_tls(key, encrypted):
             continue
+        if is_broker and split_listener(key)[1].startswith("ssl."):
+            continue  # read, or refused, together with the listeners (tls.py)
         reason = (reason_tls_refused(key, text) if encrypted else None) or reason_refused(key)
         if reason is not None and text.strip():
             raise ConfigError(
@@ -187,7 +189,4 @@ _NAMES_OF: Mapping[str, Callable[[str], list[str]]] = {
 def _only(served: tuple[str, ...]) -> str:
     if served == NODE_PROTOCOLS:
         return "only PLAINTEXT and SSL are served there: nodes know each other by certificates"
-    return (
-        f"only {' and '.join(served)} can be served yet, so what is sent there would be not "
-        "encrypted"
-    )
+    return f"it must be one of {', '.join(served)}"

@@ -9,8 +9,8 @@ import os
 import ssl
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ottla.model.errors import ConfigError
@@ -49,6 +49,9 @@ PARTIAL_CHAIN = ssl.VerifyFlags(0x80000)
 """X509_V_FLAG_PARTIAL_CHAIN: any certificate that is trusted ends a chain, as in Java."""
 
 VERSION_OF = {TLS_1_2: ssl.TLSVersion.TLSv1_2}
+HANDSHAKE_STEPS_MAX = 4
+"""Steps of both ends in which a handshake is over."""
+
 READABLE_BY_ALL = stat.S_IROTH | stat.S_IWOTH
 
 
@@ -279,3 +282,34 @@ def _given(config: TlsConfig) -> str:
 def _words(error: ssl.SSLError) -> str:
     """Return what OpenSSL says of an error, without the line of its source."""
     return (error.reason or "not understood").lower().replace("_", " ")
+
+
+def check_own_trust(config: TlsConfig, material: TlsMaterial) -> None:
+    """Refuse a certificate that its own owner would not accept from another node.
+
+    Nodes that share a configuration connect to each other: ConfigError says why they could not.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(replace(config, checks_names=False), material)
+    server = server_context(replace(config, client_auth=REQUIRED), material)
+    ends = [
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    try:
+        for _ in range(HANDSHAKE_STEPS_MAX):
+            for end in ends:
+                with suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        trust = config.spelling(TRUSTSTORE_LOCATION)
+        raise ConfigError(
+            config.spelling(KEYSTORE_LOCATION),
+            f"has a certificate that other nodes of the same settings do not accept "
+            f"({error.verify_message}); {trust} must have its CA",
+        ) from None
+    except ssl.SSLError as error:
+        raise ConfigError(
+            config.spelling(KEYSTORE_LOCATION),
+            f"has a certificate by which nodes cannot connect to each other: {_words(error)}",
+        ) from None

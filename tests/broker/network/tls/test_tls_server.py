@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from ottla.broker.network import handshakes
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.listener_tls_driver import ServedTls
 from ottla.broker.network.server_driver import SocketServer, open_socket_server
+from ottla.broker.network.tls import handshakes
+from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.model.settings.sasl import SASL_SSL
 from ottla.model.settings.tls import REQUESTED, REQUIRED, SSL, TlsConfig
 from ottla.model.tls.context_driver import client_context

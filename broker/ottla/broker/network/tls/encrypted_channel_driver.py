@@ -22,9 +22,9 @@ from ottla.broker.network.channel_driver import (
     ReadAhead,
     ReadBuffer,
 )
-from ottla.broker.network.handshakes import failure_sentence
 from ottla.broker.network.hosting import ConnectionHosting
 from ottla.broker.network.listener import HandshakeFailedError, ListenerTls
+from ottla.broker.network.tls.handshakes import failure_sentence
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.limits import KIB
 from ottla.storage.disk_seam import Disk

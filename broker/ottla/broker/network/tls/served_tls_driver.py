@@ -7,6 +7,7 @@ another host's is not taken up.
 """
 
 import ssl
+from collections.abc import Mapping
 
 from ottla.broker.network.dispatch import ANONYMOUS
 from ottla.broker.network.listener import HandshakeCounts, HandshakeFailedError
@@ -33,6 +34,16 @@ class ServedTls:
         self.config = config
         self.material = read_material(config)
         self.context: ssl.SSLContext = server_context(config, self.material)
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Plain counts, and when the certificate expires in seconds since the epoch."""
+        own = self.material.certificate
+        return {
+            "handshakes.succeeded": self.counts.successes,
+            "handshakes.failed": self.counts.failures,
+            "certificate.expires.seconds": 0.0 if own is None else own.not_after.timestamp(),
+        }
 
     def user_of(self, certificate: bytes | None) -> str:
         """Return the user that a client's certificate (DER) stands for.

@@ -1,6 +1,6 @@
 """Whose handshake goes on: a share of the loop for all of them, and a deadline for each."""
 
-from ottla.broker.network.handshakes import (
+from ottla.broker.network.tls.handshakes import (
     BURST_MS,
     HANDSHAKE_MS_MAX,
     LOOP_SHARE,

@@ -1,0 +1,296 @@
+"""TLS from the client's side, over any stream of bytes, and what went wrong in one sentence.
+
+`TLS` belongs to the task, and to all tasks it starts, as `LOGIN` does.  A `TlsDialer` makes the
+context of a configuration once, and again when its files have changed, so that a client that runs
+for long shows its new certificate and knows new CAs without a restart.
+"""
+
+import errno
+import logging
+import os
+import ssl
+from contextlib import suppress
+from contextvars import ContextVar
+
+import trio
+
+from ottla.model.errors import ConfigError
+from ottla.model.limits import KIB
+from ottla.model.seams import ByteStream
+from ottla.model.settings.tls import TlsConfig
+from ottla.model.tls.context_driver import client_context
+
+logger = logging.getLogger("ottla.client.network")
+
+RECEIVE_BYTES = 256 * KIB
+"""What is asked of the stream below at a time."""
+
+SEND_BYTES = 256 * KIB
+"""What is encrypted before it is sent.  Higher holds more memory, lower costs more calls."""
+
+RECORD_BYTES = 16 * KIB
+
+LOOKS_AGAIN_AFTER_S = 10.0
+"""How often, at most, files are looked at for having changed: when a connection is made."""
+
+GOODBYE_S = 0.5
+"""How long a close waits for room to say goodbye."""
+
+ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
+GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+"""How a stream whose peer has gone shows."""
+
+UNTRUSTED = (2, 18, 19, 20, 21)
+"""OpenSSL's codes for a certificate whose CA is not known (X509_V_ERR_…)."""
+NOT_YET_VALID, EXPIRED = 9, 10
+WRONG_NAMES = (62, 64)
+"""A host name, or an address, that the certificate does not have."""
+
+SPEAKS_NO_TLS = (
+    "it does not speak TLS there; security.protocol must be PLAINTEXT, or SASL_PLAINTEXT with a "
+    "login"
+)
+REFUSALS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it asks for a client's certificate; set "
+    "ssl.keystore.location to a PEM file with certificate and key",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "it refused the handshake: it may ask for a client's "
+    "certificate (ssl.keystore.location), or there is no cipher suite in common",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the CA of our certificate; show one "
+    "(ssl.keystore.location) of a CA in the broker's ssl.truststore.location",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "our certificate has expired; renew the one in "
+    "ssl.keystore.location",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "it has no version of our ssl.enabled.protocols",
+    "UNSUPPORTED_PROTOCOL": "it has no version of our ssl.enabled.protocols",
+    "WRONG_VERSION_NUMBER": SPEAKS_NO_TLS,
+    "HTTP_REQUEST": SPEAKS_NO_TLS,
+}
+"""What alerts and errors mean to who set the client up."""
+NOT_ACCEPTED = ("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_UNKNOWN")
+
+
+class TlsError(OSError):
+    """A connection that came to no TLS, or lost it; the sentence says why, and what to do."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(errno.EPROTO, sentence)
+        self.sentence = sentence
+
+
+def sentence_of(error: ssl.SSLError, host: str) -> str:
+    """Return what went wrong with a broker, as the end of a sentence about it."""
+    code = getattr(error, "verify_code", None)
+    if code in UNTRUSTED:
+        return (
+            "its certificate is not of a CA that is trusted here; set ssl.truststore.location "
+            "(ssl.ca.location) to the certificate of the broker's CA"
+        )
+    if code == EXPIRED:
+        return "its certificate has expired; renew it on the broker"
+    if code == NOT_YET_VALID:
+        return "its certificate is not valid yet; check the clocks of both machines"
+    if code in WRONG_NAMES:
+        return (
+            f"its certificate is not for {host}; connect by a name that it has, or issue one "
+            "with this name"
+        )
+    if code:
+        return f"its certificate is not accepted: {getattr(error, 'verify_message', code)}"
+    reason = error.reason or ""
+    if reason in NOT_ACCEPTED:
+        return "it does not accept our certificate; see the broker's log"
+    return REFUSALS.get(reason) or f"TLS failed: {(reason or str(error)).lower().replace('_', ' ')}"
+
+
+class TlsDialer:
+    """How connections are encrypted: a configuration, and the context made of it now."""
+
+    def __init__(self, config: TlsConfig) -> None:
+        """Read the files; raises ConfigError where they cannot be used."""
+        self._config = config
+        self._context = client_context(config)
+        self._signature = _signature(config)
+        self._looked_at: float | None = None
+        self._complaint = ""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for a connection that is made now."""
+        now_s = trio.current_time()
+        if self._looked_at is None:
+            self._looked_at = now_s
+        if now_s >= self._looked_at + LOOKS_AGAIN_AFTER_S:
+            self._looked_at = now_s
+            signature = _signature(self._config)
+            if signature != self._signature:
+                self._reload(signature)
+        return self._context
+
+    def use(self, config: TlsConfig) -> None:
+        """Use another configuration from now on; ConfigError leaves all as it is."""
+        context = client_context(config)
+        self._config, self._context, self._signature = config, context, _signature(config)
+
+    def _reload(self, signature: object) -> None:
+        try:
+            self._context = client_context(self._config)
+        except ConfigError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                logger.error("new certificates are not taken up, the old ones stay: %s", error)
+            return
+        self._signature = signature
+        self._complaint = ""
+        logger.info("new certificates for connections to brokers: %s", self._config.files)
+
+    async def encrypted(self, stream: ByteStream, host: str) -> "TlsStream":
+        """Return the stream encrypted, the server's certificate checked; TlsError where it fails.
+
+        The stream is closed then.
+        """
+        found = TlsStream(stream, self.context, host)
+        try:
+            await found.shake_hands()
+        except BaseException:
+            stream.abort()
+            raise
+        return found
+
+
+TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)
+"""How this task's connections are encrypted, where nothing else is said; None: not at all."""
+
+
+def _signature(config: TlsConfig) -> object:
+    """Return what changes when a file is replaced."""
+    found = []
+    for path in config.files:
+        try:
+            stat = os.stat(path)
+        except OSError as error:
+            found.append((path, error.errno, 0, 0))
+        else:
+            found.append((path, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return found
+
+
+class TlsStream:
+    """An encrypted stream; satisfies the seam `ByteStream`."""
+
+    __slots__ = ("_host", "_lock", "_received", "_sent", "_stream", "_tls")
+
+    def __init__(self, stream: ByteStream, context: ssl.SSLContext, host: str) -> None:
+        self._stream = stream
+        self._host = host
+        self._received = ssl.MemoryBIO()
+        self._sent = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._sent, server_hostname=host)
+        # Records leave in the order in which they were made.
+        self._lock = trio.Lock()
+
+    async def shake_hands(self) -> None:
+        """Come to terms with the server; TlsError where that fails."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._pass_on()
+                if not await self._take_in():
+                    raise TlsError(
+                        "it hung up within the TLS handshake; " + SPEAKS_NO_TLS
+                    ) from None
+            except ssl.SSLError as error:
+                # The server's log is to say why, too.
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+                    await self._pass_on()
+                raise TlsError(sentence_of(error, self._host)) from error
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                raise TlsError("it hung up within the TLS handshake; " + SPEAKS_NO_TLS) from None
+            else:
+                await self._pass_on()
+                return
+
+    async def send_all(self, data: bytes | bytearray | memoryview, /) -> None:
+        """Send all of it."""
+        view = memoryview(data)
+        async with self._lock:
+            for at in range(0, len(view), SEND_BYTES):
+                part = view[at : at + SEND_BYTES]
+                done = 0
+                while done < len(part):
+                    try:
+                        done += self._tls.write(part[done : done + RECORD_BYTES])
+                    except ssl.SSLError as error:
+                        raise TlsError(sentence_of(error, self._host)) from error
+                await self._stream.send_all(self._sent.read())
+
+    async def receive_some(self, max_bytes: int, /) -> bytes:
+        """Return what has come, waiting for at least one byte; empty when the peer has ended."""
+        room = bytearray(min(max_bytes, RECORD_BYTES))
+        count = await self.receive_into(memoryview(room))
+        return bytes(room[:count])
+
+    async def receive_into(self, room: memoryview, /) -> int:
+        """Do what `receive_some` does in the caller's room; return how many bytes came."""
+        has_waited = False
+        while True:
+            count, has_ended = self._decrypt(room)
+            if count or has_ended:
+                if not has_waited:
+                    await trio.lowlevel.checkpoint()
+                return count
+            if self._sent.pending:
+                await self._pass_on()
+            has_waited = True
+            await self._take_in()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._stream.abort()
+
+    async def aclose(self) -> None:
+        """Close; what was sent still arrives."""
+        # Our goodbye is said, the peer's is not waited for.
+        with suppress(ssl.SSLError, ValueError):
+            self._tls.unwrap()
+        try:
+            if self._sent.pending and not self._lock.locked():
+                with trio.move_on_after(GOODBYE_S), suppress(*GONE):
+                    await self._stream.send_all(self._sent.read())
+        finally:
+            await self._stream.aclose()
+
+    def _decrypt(self, room: memoryview) -> tuple[int, bool]:
+        """Fill room with what is here; return how much that was, and whether the peer has ended."""
+        count = 0
+        try:
+            while count < len(room):
+                found = self._tls.read(len(room) - count, room[count:])
+                assert isinstance(found, int)
+                if not found:
+                    return count, True
+                count += found
+        except ssl.SSLWantReadError:
+            return count, False
+        except ENDED:
+            return count, True
+        except ssl.SSLError as error:
+            if count:
+                return count, False  # it will be said again
+            raise TlsError(sentence_of(error, self._host)) from error
+        return count, False
+
+    async def _take_in(self) -> bool:
+        """Wait for encrypted bytes; return False at the end."""
+        data = await self._stream.receive_some(RECEIVE_BYTES)
+        if not data:
+            self._received.write_eof()
+            return False
+        self._received.write(data)
+        return True
+
+    async def _pass_on(self) -> None:
+        """Send what TLS itself has to say."""
+        async with self._lock:
+            if self._sent.pending:
+                await self._stream.send_all(self._sent.read())
