@@ -43,6 +43,9 @@ COMMANDS = {
     ),
     "topic": Command("ottla.cli.topics.topic", "create, list, describe, change and delete topics"),
     "user": Command("ottla.cli.users.user", "list, add and delete users that log in by SCRAM"),
+    "token": Command(
+        "ottla.cli.users.token", "create, list, renew and end delegation tokens of users"
+    ),
     "acl": Command(
         "ottla.cli.security.acl", "list, create, delete and explain access control entries"
     ),

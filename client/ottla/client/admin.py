@@ -15,6 +15,7 @@ from ottla.client.admin_parts.admin_groups import GroupCalls
 from ottla.client.admin_parts.admin_quotas import QuotaCalls
 from ottla.client.admin_parts.admin_replicas import ReplicaCalls
 from ottla.client.admin_parts.admin_telemetry import TelemetryCalls
+from ottla.client.admin_parts.admin_tokens import TokenCalls
 from ottla.client.admin_parts.admin_topics import TopicCalls
 from ottla.client.admin_parts.admin_transactions import TransactionCalls
 from ottla.client.admin_parts.admin_users import UserCalls
@@ -37,6 +38,7 @@ class Admin(
     TransactionCalls,
     QuotaCalls,
     UserCalls,
+    TokenCalls,
     AclCalls,
     ClusterCalls,
 ):

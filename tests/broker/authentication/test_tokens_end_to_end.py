@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from argparse import ArgumentParser
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import trio
 
 from ottla.bench.kafka_server import java_program
+from ottla.cli.users import token
 from ottla.client import ConnectionLostError, RefusedError, open_admin
 from ottla.client.network.connection import BrokerConnection, open_stream
 from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
@@ -117,37 +119,37 @@ async def is_served(connection: BrokerConnection) -> bool:
 async def test_a_token_logs_its_owner_in_until_it_is_ended(users: Users) -> None:
     with trio.fail_after(TIMEOUT_S):
         owner = await users.connect()
-        token = await create(owner, "ben")
-        assert token.error_code == 0
-        password = token_password(SECRET, token.token_id)
-        assert await described(owner) == [token.token_id]
-        assert await described(owner, "ben") == [token.token_id]
+        made = await create(owner, "ben")
+        assert made.error_code == 0
+        password = token_password(SECRET, made.token_id)
+        assert await described(owner) == [made.token_id]
+        assert await described(owner, "ben") == [made.token_id]
         assert await described(owner, "other") == []
-        client = await users.connect(token.token_id, password, is_token=True)
+        client = await users.connect(made.token_id, password, is_token=True)
         assert await is_served(client)
         refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         assert (await create(client)).error_code == refused
         ben = await users.connect("ben")
-        renewal = RenewDelegationTokenRequest(hmac=bytes(token.hmac), renew_period_ms=1_000)
+        renewal = RenewDelegationTokenRequest(hmac=bytes(made.hmac), renew_period_ms=1_000)
         renewed = await ben.request(renewal, RenewDelegationTokenResponse)
         assert renewed.error_code == 0
-        ending = ExpireDelegationTokenRequest(hmac=bytes(token.hmac), expiry_time_period_ms=-1)
+        ending = ExpireDelegationTokenRequest(hmac=bytes(made.hmac), expiry_time_period_ms=-1)
         ended = await owner.request(ending, ExpireDelegationTokenResponse)
         assert ended.error_code == 0
         while await is_served(client):
             await trio.sleep(0.02)
         with pytest.raises(RefusedError, match="invalid credentials"):
-            await users.connect(token.token_id, password, is_token=True)
+            await users.connect(made.token_id, password, is_token=True)
         assert await is_served(owner)
 
 
 async def test_a_token_is_no_user_and_a_user_is_no_token(users: Users) -> None:
     with trio.fail_after(TIMEOUT_S):
-        token = await create(await users.connect())
-        password = token_password(SECRET, token.token_id)
+        made = await create(await users.connect())
+        password = token_password(SECRET, made.token_id)
         for user, secret, is_token in (
-            (token.token_id, password, False),
-            (token.token_id, "pw", True),
+            (made.token_id, password, False),
+            (made.token_id, "pw", True),
             ("al", "pw", True),
             ("nosuch", "pw", True),
         ):
@@ -179,6 +181,40 @@ async def test_sessions_of_a_deleted_user_end_and_those_of_a_changed_password_do
             await trio.sleep(0.02)
         assert await is_served(ben)
         assert users.broker.core.authenticators.sessions.ended_count == 1
+
+
+async def ottla_token(bootstrap: str, *words: str) -> int:
+    parser = ArgumentParser()
+    token.configure(parser)
+    parsed = parser.parse_args([*words, "--bootstrap", bootstrap])
+    security = ClientSecurity(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=MECHANISM,
+        sasl_username="al",
+        sasl_password="pw",
+    )
+    async with open_admin(bootstrap, security=security) as admin:
+        return await token.VERBS[parsed.verb](admin, parsed)
+
+
+async def test_the_command_makes_lists_renews_and_ends_tokens(users: Users, capsys: Any) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        assert await ottla_token(users.bootstrap, "create", "--renewer", "ben", "--for", "2d") == 0
+        (made,) = users.broker.member.image.delegation_tokens.values()
+        assert token_password(SECRET, made.id) in capsys.readouterr().out
+        assert made.max_ms - made.issued_ms == 2 * 86_400_000
+        assert await ottla_token(users.bootstrap, "list") == 0
+        listed = capsys.readouterr().out.splitlines()[-1].split()
+        assert listed[:3] == [made.id, "al", "ben"]
+        assert token_password(SECRET, made.id) not in listed
+        assert await ottla_token(users.bootstrap, "list", "--owner", "cy") == 0
+        assert made.id not in capsys.readouterr().out
+        assert await ottla_token(users.bootstrap, "renew", made.id, "--for", "1h") == 0
+        assert "holds until" in capsys.readouterr().out
+        assert await ottla_token(users.bootstrap, "end", made.id) == 0
+        assert len(users.broker.member.image.delegation_tokens) == 0
+        with pytest.raises(RefusedError, match="no token that you may see"):
+            await ottla_token(users.bootstrap, "end", made.id)
 
 
 @pytest.fixture(scope="module")
@@ -255,10 +291,10 @@ async def test_our_own_client_logs_in_by_a_token_of_its_login_module(users: User
     from ottla.model.settings.client_security import login_of
 
     with trio.fail_after(TIMEOUT_S):
-        token = await create(await users.connect())
+        made = await create(await users.connect())
         module = (
-            f'{SCRAM_MODULE} required username="{token.token_id}" '
-            f'password="{token_password(SECRET, token.token_id)}" tokenauth=true;'
+            f'{SCRAM_MODULE} required username="{made.token_id}" '
+            f'password="{token_password(SECRET, made.token_id)}" tokenauth=true;'
         )
         texts: dict[str, Any] = {
             "security.protocol": "SASL_PLAINTEXT",

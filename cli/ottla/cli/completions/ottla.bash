@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -103,6 +103,31 @@ _ottla_row() {
       verbs=''
       options='-h --help --mechanism --bootstrap-server --bootstrap --dir --profile --command-config'
       values='--mechanism=SCRAM-SHA-256|SCRAM-SHA-512 --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file'
+      argument='' ;;
+    'token')
+      verbs='create list renew end'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'token create')
+      verbs=''
+      options='-h --help --renewer --for --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--renewer= --for= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'token list')
+      verbs=''
+      options='-h --help --owner --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--owner= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'token renew')
+      verbs=''
+      options='-h --help --for --bootstrap-server --bootstrap --dir --profile --command-config'
+      values='--for= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file'
+      argument='' ;;
+    'token end')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file'
       argument='' ;;
     'acl')
       verbs='list create delete explain'

@@ -7,6 +7,7 @@ admin_replicas.py   elections, reassignments, log directories, active producers
 admin_cleaner.py    compaction: how it stands, passes that are asked for, retries
 admin_groups.py     groups: who is in them, what they committed
 admin_transactions.py  transactional ids, and the end of what hangs
+admin_tokens.py     delegation tokens
 admin_users.py      users that log in by SCRAM
 admin_acls.py       access control entries
 admin_telemetry.py  what clients report: subscriptions, who does, what came last
