@@ -39,9 +39,9 @@ class Web:
 def web(issuer: Any, monkeypatch: pytest.MonkeyPatch) -> Web:
     found = Web(issuer.jwks("RS256"))
 
-    async def run_sync(work: Callable[[], Any], **options: Any) -> Any:
+    async def run_sync(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         await trio.lowlevel.checkpoint()
-        return work()
+        return work(*arguments)
 
     monkeypatch.setattr(trio.to_thread, "run_sync", run_sync)
     monkeypatch.setattr(jwks_driver, "fetch", found.fetch)

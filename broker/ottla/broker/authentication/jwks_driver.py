@@ -10,7 +10,7 @@ from functools import partial
 import trio
 
 from ottla.broker.authentication.authenticators import KeyPlan
-from ottla.broker.authentication.jwks import JWKS_BYTES_MAX, parse_jwks
+from ottla.broker.authentication.jwks import JWKS_BYTES_MAX, VerificationKey, parse_jwks
 from ottla.client.network.web_fetch import WebFetchError, fetch
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import CorruptDataError
@@ -49,16 +49,20 @@ async def _keep(plan: KeyPlan) -> None:
             await wanted.wait()
 
 
+def _keys_at(url: str) -> tuple[VerificationKey, ...]:
+    """Read the keys.  Blocking; a thousand take the time of a turn of the loop and more."""
+    return parse_jwks(fetch(url, bytes_max=JWKS_BYTES_MAX))
+
+
 async def _read(plan: KeyPlan) -> None:
     """Read the keys; with failures, again and again."""
     source, rules = plan.source, plan.rules
     wait_ms = rules.backoff_ms
     while True:
         try:
-            data = await trio.to_thread.run_sync(
-                partial(fetch, source.url, bytes_max=JWKS_BYTES_MAX), abandon_on_cancel=True
+            source.keys = await trio.to_thread.run_sync(
+                _keys_at, source.url, abandon_on_cancel=True
             )
-            source.keys = parse_jwks(data)
         except (WebFetchError, CorruptDataError) as error:
             if not source.problem:
                 _LOGGER.warning("the keys of OAUTHBEARER's tokens: %s", error)
