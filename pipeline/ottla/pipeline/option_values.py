@@ -103,7 +103,9 @@ def _client(
             raise ConfigError(name, error.problem) from None
         found[key] = text.strip()
     try:
-        load(client, found)[0].login()
+        security: Any = load(client, found)[0]
+        security.login()
+        security.tls()
     except ConfigError as error:
         raise ConfigError(KAFKA + error.setting, error.problem) from None
     return tuple(found.items())

@@ -46,8 +46,8 @@ def test_a_target_knows_where_what_and_how_and_travels_to_the_tasks() -> None:
             "they are, bytes or text",
         ),
         (
-            {"topic": "t", "kafka.security.protocol": "SSL"},
-            "kafka.security.protocol: is 'SSL'; it must be one of PLAINTEXT, SASL_PLAINTEXT",
+            {"topic": "t", "kafka.security.protocol": "TLS"},
+            "kafka.security.protocol: is 'TLS'; it must be one of PLAINTEXT, SSL, SASL_PLAINTEXT",
         ),
         (
             {"topic": "t", "txnAppId": "a"},

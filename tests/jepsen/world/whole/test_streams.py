@@ -3,13 +3,16 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.broker.network.listener import Listener
+from ottla.broker.network.listener import Listener, ListenerTls
 from ottla.broker.network.server_driver import open_socket_server
+from ottla.broker.network.tls.served_tls_driver import ServedTls
+from ottla.client.network.tls import TlsDialer, TlsStream
 from ottla.client.network.transport import TcpTransport
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import SimulatedDisk
@@ -21,15 +24,36 @@ from ottla.jepsen.world.whole.clock import MachineClock
 from ottla.jepsen.world.whole.network import SimulatedNetwork
 from ottla.jepsen.world.whole.server import server_opener
 from ottla.jepsen.world.whole.streams import MachineTransport, Ports, Stream
+from ottla.model.seams import Transport
+from ottla.model.settings.tls import SSL, VERSIONS, TlsConfig
 from ottla.node.clock_driver import RealClock
 from ottla.storage.disk import RealDisk
+
+if TYPE_CHECKING:
+    from tests.conftest import CertificateAuthority
 
 LISTENER = "PLAINTEXT"
 
 
+class EncryptedTransport:
+    """A transport whose connections are encrypted."""
+
+    def __init__(self, below: Transport, dialer: TlsDialer) -> None:
+        self._below = below
+        self._dialer = dialer
+
+    async def connect(self, host: str, port: int) -> TlsStream:
+        return await self._dialer.encrypted(await self._below.connect(host, port), host)
+
+
 @asynccontextmanager
-async def over_sockets() -> AsyncIterator[Reach]:
-    """Open a server on loopback."""
+async def over_sockets(
+    tls: ListenerTls | None = None, dialer: TlsDialer | None = None
+) -> AsyncIterator[Reach]:
+    """Open a server on loopback, with TLS or without."""
+    transport: Transport = TcpTransport()
+    if dialer is not None:
+        transport = EncryptedTransport(transport, dialer)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         free_port = free.getsockname()[1]
@@ -42,14 +66,14 @@ async def over_sockets() -> AsyncIterator[Reach]:
 
     async def serve(task_status: trio.TaskStatus[None]) -> None:
         async with open_socket_server(
-            [Listener(name=LISTENER, host="127.0.0.1", port=0)],
+            [Listener(name=LISTENER, host="127.0.0.1", port=0, tls=tls)],
             heartbeat_dispatcher(),
             clock=RealClock(),
             disk=RealDisk(),
         ) as server:
             host, port = server.addresses[LISTENER]
             reached.append(
-                Reach(TcpTransport(), host, port, free_port, lambda: server.connection_count, close)
+                Reach(transport, host, port, free_port, lambda: server.connection_count, close)
             )
             task_status.started()
             await is_closing.wait()
@@ -109,6 +133,18 @@ async def over_memory() -> AsyncIterator[Reach]:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_sockets_keep(check: Check) -> None:
     async with over_sockets() as reach:
+        await check(reach)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_encrypted_sockets_keep(
+    check: Check, version: str, authority: "CertificateAuthority"
+) -> None:
+    server = TlsConfig(certificate_location=str(authority.issue()), versions=(version,))
+    client = TlsConfig(trust_location=str(authority.file))
+    tls = ServedTls(SSL, server, failure_delay_ms=100)
+    async with over_sockets(tls, TlsDialer(client)) as reach:
         await check(reach)
 
 
