@@ -60,6 +60,7 @@ def login(directory: Path, user: str, password: str) -> tuple[str, str]:
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={SCRAM}\n"
         f'sasl.jaas.config={SCRAM_MODULE} required username="{user}" password="{password}";\n'
     )
+    path.chmod(0o600)
     return "--command-config", str(path)
 
 
