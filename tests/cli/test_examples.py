@@ -72,3 +72,40 @@ def test_help_ends_with_the_example(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_command_shows_the_example_of_its_first_verb() -> None:
     assert example_of("ottla quorum") == EXAMPLES["ottla quorum status"]
     assert example_of("ottla nothing") == ""
+
+
+def test_every_argument_says_what_it_is() -> None:
+    silent = [
+        f"{parser.prog} {action.option_strings or action.dest}"
+        for parser in all_parsers()
+        for action in parser._actions
+        if not isinstance(action, argparse._SubParsersAction)
+        and (action.help or "(default").startswith("(default")
+    ]
+    assert silent == []
+
+
+def test_every_repeatable_option_says_so() -> None:
+    silent = [
+        f"{parser.prog} {action.option_strings}"
+        for parser in all_parsers()
+        for action in parser._actions
+        if isinstance(action, argparse._AppendAction) and "be repeated" not in (action.help or "")
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["topic", "create", "t", "-p", "x"], "-p/--partitions: is 'x'; it must be a whole number"),
+        (["up", "--port", "x"], "--port: is 'x'; it must be a whole number"),
+        (["bench", "produce", "--record-bytes", "x"], "is 'x'; it must be a size such as 16k"),
+        (["metrics", "tail", "--metric", "("], "--metric: '(' is no regular expression"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_in_words(
+    words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 1
+    assert reason in capsys.readouterr().err

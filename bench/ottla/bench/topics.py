@@ -18,7 +18,7 @@ import trio
 
 from ottla.bench.load import Load, make_topic
 from ottla.client import open_admin
-from ottla.model.errors import ErrorCode, OttlaError
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.visible_text import visible
 
 PREFIX = "ottla-bench"
@@ -48,7 +48,11 @@ class RunTopics:
     def make(self, load: Load) -> None:
         """Create the load's topic unless it is there."""
         self.claim(load.topic)
-        make_topic(load)
+        try:
+            make_topic(load)
+        except RefusedError:
+            del self._claimed[load.topic]  # there is nothing to delete
+            raise
 
     def close(self) -> None:
         """Delete the run's own topics, or say on standard error which ones are kept."""

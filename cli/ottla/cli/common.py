@@ -62,7 +62,12 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_format_argument(parser: argparse.ArgumentParser) -> None:
     """Add --format table|json."""
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--format",
+        choices=("table", "json"),
+        default="table",
+        help="format of the output (default: %(default)s)",
+    )
 
 
 def add_isolation_argument(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +76,7 @@ def add_isolation_argument(parser: argparse.ArgumentParser) -> None:
         "--isolation-level",
         choices=("read_uncommitted", "read_committed"),
         default="read_uncommitted",
-        help="for read_committed a partition ends before its first open transaction "
+        help="end of a partition: with read_committed it is before its first open transaction "
         "(default: %(default)s)",
     )
 

@@ -56,12 +56,13 @@ COMMANDS = {
         "ottla.cli.transactions.txn", "list and describe transactions, find and abort hanging ones"
     ),
     "quota": Command(
-        "ottla.cli.quotas.quota", "limit what users and clients may use, and see which limit holds"
+        "ottla.cli.quotas.quota", "set limits of users and clients, and show which limit applies"
     ),
     "produce": Command("ottla.cli.records.produce", "write records from standard input"),
     "consume": Command("ottla.cli.records.consume", "print records"),
     "log": Command(
-        "ottla.cli.logs.log_commands", "look into log directories, check and recover them offline"
+        "ottla.cli.logs.log_commands",
+        "inspect, verify and recover log directories without a broker",
     ),
     "storage": Command("ottla.cli.cluster.storage", "format directories"),
     "controller": Command(
@@ -69,25 +70,28 @@ COMMANDS = {
     ),
     "broker": Command(
         "ottla.cli.cluster.broker",
-        "run one broker from a .properties file; or list, describe, drain brokers, and their disks",
+        "run one broker from a .properties file; or list, describe, drain and remove brokers",
         verbs=("list", "describe", "drain", "logdirs", "unregister", "remove"),
         verbs_module="ottla.cli.cluster.brokers",
     ),
     "cleaner": Command(
-        "ottla.cli.cluster.cleaner", "show how compaction stands, ask for a pass, retry what failed"
+        "ottla.cli.cluster.cleaner", "show the state of compaction, start a pass, retry failed logs"
     ),
     "quorum": Command("ottla.cli.cluster.quorum", "show the controllers' quorum"),
     "config": Command("ottla.cli.topics.config", "show, change and compare settings"),
-    "metrics": Command("ottla.cli.metrics.metrics", "what clients report of themselves (KIP-714)"),
-    "pipeline": Command(
-        "ottla.cli.pipelines.pipeline", "topics through Spark: archive, telemetry, your own"
+    "metrics": Command(
+        "ottla.cli.metrics.metrics", "show and configure metrics that clients push (KIP-714)"
     ),
-    "world": Command("ottla.cli.lab.world", "search the deterministic world for bugs, from a seed"),
+    "pipeline": Command(
+        "ottla.cli.pipelines.pipeline",
+        "run Spark on topics: archive, telemetry, or a pipeline of your own",
+    ),
+    "world": Command("ottla.cli.lab.world", "run the deterministic simulation from seeds"),
     "jepsen": Command("ottla.cli.lab.jepsen", "test real processes under faults"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
     "doctor": Command(
         "ottla.cli.cluster.doctor",
-        "what a machine lacks for Spark, and what a cluster lacks",
+        "diagnose this machine for Spark, and a cluster",
     ),
     "completion": Command("ottla.cli.completion", "print completion scripts for shells"),
     "version": Command("ottla.cli.version", "print the version"),

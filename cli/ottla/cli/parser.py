@@ -1,6 +1,7 @@
 """The parser of a command: usage errors of one sentence, help with an example of each verb."""
 
 import argparse
+import re
 from typing import Any, NoReturn
 
 from ottla.cli.suggestions import cure_of_usage
@@ -8,6 +9,10 @@ from ottla.cli.terminal import as_typed_here
 from ottla.model.visible_text import visible
 
 USAGE_ERROR = 1
+INVALID_VALUE = re.compile(r"invalid (\w+) value: ('.*')", re.DOTALL)
+"""How argparse names the type that refused a value."""
+KINDS = {"int": "a whole number", "_port": "a whole number", "_count": "a whole number",
+         "number": "a whole number", "float": "a number", "size": "a size such as 16k"}  # fmt: skip
 
 
 class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
@@ -29,7 +34,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and how to find out more; end with code 1."""
         # Python's own list of choices stands in the help, to which the sentence points.
-        short = message.partition(" (choose from")[0]
+        short = INVALID_VALUE.sub(_in_words, message.partition(" (choose from")[0])
         cure = cure_of_usage(self, message)
         hint = as_typed_here(f"; see '{self.prog} --help'")
         self.exit(USAGE_ERROR, visible(f"{self.prog}: {short}{cure}{hint}") + "\n")
@@ -44,3 +49,8 @@ class Parser(argparse.ArgumentParser):
         if example:
             text += f"\nexample:\n  {example}\n"
         return as_typed_here(text)
+
+
+def _in_words(found: re.Match[str]) -> str:
+    kind = KINDS.get(found[1])
+    return f"is {found[2]}; it must be {kind}" if kind else f"{found[2]} is not valid"

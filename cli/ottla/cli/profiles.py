@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import note
+from ottla.cli.terminal import note, reason_of
 from ottla.model.errors import ConfigError
 from ottla.node.properties import parse_properties
 
@@ -74,7 +74,7 @@ def read_settings(path: Path, source: str) -> dict[str, str]:
     try:
         texts = parse_properties(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(source, f"{path} cannot be read: {error}") from None
+        raise ConfigError(source, f"{path} cannot be read: {reason_of(error)}") from None
     warn_of_secrets(path, texts)
     return texts
 
@@ -100,7 +100,9 @@ def _read(path: Path, source: str) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(CONFIG_BYTES_MAX + 1)
     except OSError as error:
-        raise ConfigError(source, f"needs {path}, which cannot be read: {error.strerror}") from None
+        raise ConfigError(
+            source, f"needs {path}, which cannot be read: {reason_of(error)}"
+        ) from None
     if len(data) > CONFIG_BYTES_MAX:
         raise ConfigError(str(path), f"is larger than {CONFIG_BYTES_MAX} bytes")
     try:

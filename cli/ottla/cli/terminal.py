@@ -92,6 +92,11 @@ def note(text: str) -> None:
     print(as_typed_here(visible(text, keeps_layout=True)), file=sys.stderr, flush=True)
 
 
+def reason_of(error: Exception) -> str:
+    """Return why a file cannot be read or written, without its name, which the message has."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def is_watched() -> bool:
     """Whether a person looks at standard error, so that progress may be drawn."""
     return sys.stderr.isatty()

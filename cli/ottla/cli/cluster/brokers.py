@@ -70,14 +70,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     describe = verbs.add_parser("describe", help="show one broker")
     drain = verbs.add_parser(
-        "drain", help="move a broker's leaderships away; it stays, and follows what it holds"
+        "drain", help="move a broker's leaderships to other brokers; it keeps its replicas"
     )
-    drain.add_argument("--undo", action="store_true", help="let it lead again")
+    drain.add_argument("--undo", action="store_true", help="allow it to lead again")
     drain.add_argument(
-        "--force", action="store_true", help="even if partitions are left without leader"
+        "--force",
+        action="store_true",
+        help="drain it although partitions are left without a leader",
     )
     for verb in (describe, drain):
-        verb.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
+        verb.add_argument("id", type=int, metavar="ID", help="node.id of the broker")
     others = (configure_log_dirs(verbs), configure_unregister(verbs), configure_remove(verbs))
     for verb in (list_, describe, drain, *others):
         add_cluster_arguments(verb)

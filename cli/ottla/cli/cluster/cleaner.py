@@ -61,19 +61,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla cleaner'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     status = verbs.add_parser(
-        "status", help="show dirty ratios, last passes, and which logs are not compacted and why"
+        "status", help="show dirty ratios, last passes, and the reasons why logs are not compacted"
     )
     run_ = verbs.add_parser(
-        "run", help="compact logs now, however clean they are; their active segments are closed"
+        "run", help="compact logs now, whatever their dirty ratio; their active segments are closed"
     )
-    retry = verbs.add_parser("retry", help="compact logs again whose cleaning failed")
-    status.add_argument("--failed", action="store_true", help="only logs whose cleaning failed")
-    run_.add_argument("--no-wait", action="store_true", help="return when the passes are asked for")
+    retry = verbs.add_parser("retry", help="retry logs of which the compaction failed")
+    status.add_argument(
+        "--failed", action="store_true", help="show only logs of which the compaction failed"
+    )
+    run_.add_argument("--no-wait", action="store_true", help="return when the passes are requested")
     run_.add_argument(
         "--timeout",
         metavar="DURATION",
         default="10m",
-        help="how long to wait for the passes (default: 10m); they go on afterwards",
+        help="time to wait for the passes, which continue afterwards (default: 10m)",
     )
     for verb, count in ((status, "*"), (run_, "+"), (retry, "*")):
         verb.add_argument(
@@ -82,7 +84,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar="TOPIC[:PARTITION]",
             help="topics or partitions" + (" (default: all)" if count == "*" else ""),
         )
-        verb.add_argument("--broker", type=int, metavar="ID", help="only replicas of this broker")
+        verb.add_argument(
+            "--broker", type=int, metavar="ID", help="node.id of a broker (default: all)"
+        )
         add_cluster_arguments(verb)
         add_format_argument(verb)
 

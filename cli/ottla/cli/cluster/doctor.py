@@ -44,24 +44,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare what can be looked at."""
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
     spark = subjects.add_parser(
-        "spark", help="Java, Python packages, workers, a small query; brokers, when some are named"
+        "spark",
+        help="check Java, Python packages, workers, a small query, and brokers if they are named",
     )
     spark.add_argument(
-        "--master", default="local[1]", help="where the query runs (default: local[1])"
+        "--master", default="local[1]", help="master that runs the query (default: local[1])"
     )
     spark.add_argument(
         "--timeout",
         type=float,
         default=TIMEOUT_SECONDS,
         metavar="SECONDS",
-        help="how long the query may take (default: %(default)g)",
+        help="time for the query, in seconds (default: %(default)g)",
     )
-    spark.add_argument("--no-query", action="store_true", help="only look; do not start Spark")
-    spark.add_argument("--verbose", action="store_true", help="show what Spark wrote, too")
+    spark.add_argument("--no-query", action="store_true", help="do not start Spark")
+    spark.add_argument("--verbose", action="store_true", help="show the output of Spark too")
     add_cluster_arguments(spark)
     add_format_argument(spark)
     retention = subjects.add_parser(
-        "retention", help="topics that keep records for longer, for one is ahead of the clock"
+        "retention",
+        help="find topics that keep records too long because a timestamp is ahead of the clock",
     )
     add_cluster_arguments(retention)
     add_format_argument(retention)

@@ -102,9 +102,9 @@ def configure_log_dirs(
     """Declare the verb."""
     parser = verbs.add_parser("logdirs", help="show the log directories of brokers")
     parser.add_argument(
-        "ids", type=int, nargs="*", metavar="ID", help="a broker's node.id (default: all)"
+        "ids", type=int, nargs="*", metavar="ID", help="node.id of a broker (default: all)"
     )
-    parser.add_argument("--replicas", action="store_true", help="show each replica in them")
+    parser.add_argument("--replicas", action="store_true", help="show each replica too")
     return parser
 
 

@@ -33,13 +33,13 @@ Body = Callable[..., Awaitable[None]]
 
 def configure_node(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that both kinds of node take."""
-    parser.add_argument("config", metavar="CONFIG", help="a .properties file with Kafka's keys")
+    parser.add_argument("config", metavar="CONFIG", help=".properties file with Kafka's keys")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting above the file's",
+        help="setting that overrides the file's; may be repeated",
     )
 
 

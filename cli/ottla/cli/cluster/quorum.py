@@ -32,7 +32,9 @@ COLUMNS = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla quorum'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    status = verbs.add_parser("status", help="leader, epoch, high watermark, voters, observers")
+    status = verbs.add_parser(
+        "status", help="show leader, epoch, high watermark, voters and observers"
+    )
     add_cluster_arguments(status)
     add_format_argument(status)
 

@@ -36,7 +36,7 @@ from ottla.cli.cluster.throttled_moves import rate_asked_for, remove_and_note, t
 from ottla.cli.cluster.throttles import MovingReplicas
 from ottla.cli.common import counted
 from ottla.cli.outcomes import show
-from ottla.cli.terminal import draw_lines, is_watched, note
+from ottla.cli.terminal import draw_lines, is_watched, note, reason_of
 from ottla.client.admin import Admin
 from ottla.model.errors import ConfigError, RefusedError
 from ottla.model.ids import TopicPartition
@@ -48,53 +48,72 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
     """Declare the verb; return its parser."""
     parser: argparse.ArgumentParser = verbs.add_parser(
         "reassign",
-        help="move replicas to other brokers or log directories; --execute does it",
+        help="move replicas to other brokers or log directories; without --execute only show how",
         description="Without --brokers, --evacuate, --plan, --log-dir, --cancel or --verify it "
         "shows what moves between brokers now. A throttle must be above what is produced to the "
         "replicas that move, or they never catch up.",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="(default: every topic)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of topics (default: all)")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--brokers", metavar="ID,ID,…", help="spread the topics over these, moving little"
+        "--brokers", metavar="ID,ID,…", help="brokers to spread the topics over, with few moves"
     )
-    what.add_argument("--evacuate", type=int, metavar="ID", help="leave nothing on this broker")
-    what.add_argument("--plan", metavar="FILE", help="as a file of kafka-reassign-partitions says")
     what.add_argument(
-        "--cancel", action="store_true", help="call back what moves: the replicas before hold"
+        "--evacuate", type=int, metavar="ID", help="broker to move every replica away from"
+    )
+    what.add_argument(
+        "--plan", metavar="FILE", help="file with a plan, as of --save or kafka-reassign-partitions"
+    )
+    what.add_argument(
+        "--cancel",
+        action="store_true",
+        help="cancel ongoing reassignments and restore the previous replicas",
     )
     what.add_argument(
         "--verify",
         action="store_true",
-        help="show what moves, and remove throttles that nothing needs that moves",
+        help="show ongoing reassignments, and remove throttles that none of them needs",
     )
     what.add_argument(
         "--log-dir",
         action="append",
         metavar="[ID:]PATH",
-        help="into this log directory of broker ID (default: of each broker that has it)",
+        help="log directory to move replicas into; may be repeated (default: on each broker that "
+        "has it)",
     )
     parser.add_argument(
-        "-r", "--replicas", type=int, metavar="COUNT", help="with --brokers: this many on each"
+        "-r",
+        "--replicas",
+        type=int,
+        metavar="COUNT",
+        help="with --brokers: number of replicas of a partition (default: as before)",
     )
-    parser.add_argument("--execute", action="store_true", help="do it (else: show it)")
-    parser.add_argument("--save", metavar="FILE", help="keep the plan in a file, for --plan")
     parser.add_argument(
-        "--watch", action="store_true", help="go on until nothing moves; --execute does so, too"
+        "--execute", action="store_true", help="make the changes (default: show them)"
+    )
+    parser.add_argument("--save", metavar="FILE", help="file to write the plan to, for --plan")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="show progress until every reassignment is complete, as --execute does",
     )
     parser.add_argument(
         "--throttle",
         metavar="RATE",
-        help="with --execute: at most this many bytes a second to and from each broker, such as "
-        "20M; removed at the end. Without a plan it is for what moves now",
+        help="with --execute: limit in bytes per second to and from each broker, such as "
+        "20M, removed at the end; without a plan it applies to ongoing reassignments "
+        "(default: none)",
     )
     parser.add_argument(
         "--log-dir-throttle",
         "--replica-alter-log-dirs-throttle",
         metavar="RATE",
-        help="with --log-dir and --execute: at most this many bytes a second on each broker",
+        help="with --log-dir and --execute: limit in bytes per second on each broker "
+        "(default: none)",
     )
-    parser.add_argument("--no-wait", action="store_true", help="return when the moves have begun")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return when the reassignments have started"
+    )
     return parser
 
 
@@ -156,7 +175,7 @@ def _read(path: str) -> list[ReplicaAssignment]:
     try:
         return read_plan(Path(path).read_text(), path)
     except OSError as error:
-        raise ConfigError("--plan", f"{path} cannot be read ({error})") from None
+        raise ConfigError("--plan", f"{path} cannot be read: {reason_of(error)}") from None
 
 
 def _brokers(text: str, alive: dict[int, str | None]) -> list[int]:

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_cluster_arguments(parser)
     add_format_argument(parser)
     parser.add_argument(
-        "--watch", action="store_true", help=f"show it every {WATCH_S:g} s, until Ctrl-C"
+        "--watch", action="store_true", help=f"refresh every {WATCH_S:g} s until Ctrl-C"
     )
 
 

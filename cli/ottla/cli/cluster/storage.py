@@ -24,14 +24,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla storage'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     format_ = verbs.add_parser("format", help="format the directories of one node")
-    format_.add_argument("--config", "-c", required=True, help="the node's .properties file")
+    format_.add_argument("--config", "-c", required=True, help=".properties file of the node")
     format_.add_argument(
-        "--cluster-id", "-t", help="the cluster's id (see random-uuid); the same on every node"
+        "--cluster-id",
+        "-t",
+        help="id of the cluster, the same on every node; see 'ottla storage random-uuid'",
     )
     format_.add_argument(
         "--initial-controllers",
         metavar="ID@HOST:PORT:DIRECTORY_ID,…",
-        help="the first voters; the same list on every controller",
+        help="first voters, the same list on every controller",
     )
     format_.add_argument(
         "--add-scram",
@@ -39,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MECHANISM=[name=…,password=…]",
-        help="a user that the cluster begins with; the same on every controller. Also iterations=, "
-        "salt= and saltedpassword= (base64)",
+        help="user of the new cluster, the same on every controller; also iterations=, salt="
+        " and saltedpassword= (base64); may be repeated",
     )
     verbs.add_parser("random-uuid", help="print an id for a new cluster or directory")
 

@@ -34,19 +34,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
             f"--{role}",
             type=_count,
             metavar="N",
-            help="how many (default: as many as --dir has, else 1)",
+            help="number of nodes (default: as many as --dir has, else 1)",
         )
     parser.add_argument("--host", default="localhost", help="address to listen on")
     parser.add_argument(
         "--port",
         type=_port,
-        help="the first broker's port (default: the one it had, else "
-        f"{PORT_DEFAULT}); 0 takes a free one",
+        help="port of the first broker; 0 for a free one (default: the one it had, else "
+        f"{PORT_DEFAULT})",
     )
     parser.add_argument(
         "--dir",
         default=DIRECTORY_DEFAULT,
-        help=f"where the data lives (default: {DIRECTORY_DEFAULT})",
+        help=f"directory of the data (default: {DIRECTORY_DEFAULT})",
     )
     parser.add_argument(
         "--ephemeral", action="store_true", help="use a temporary directory, removed at the end"
@@ -56,15 +56,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a Kafka setting for every node; of logins, for every broker",
+        help="Kafka setting of every node, those of logins of every broker; may be repeated",
     )
     parser.add_argument(
-        "--restart", action="store_true", help="start a node that dies again, and say so"
+        "--restart", action="store_true", help="restart a node that dies, and report it"
     )
     parser.add_argument(
         "--detach",
         action="store_true",
-        help="return when the cluster is ready; it runs until 'ottla down'",
+        help="return when the cluster is ready, and leave it running until 'ottla down'",
     )
 
 

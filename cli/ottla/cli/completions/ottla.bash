@@ -498,7 +498,7 @@ _ottla_row() {
       verbs=''
       options='-h --help --all --format'
       values='--format=table|json'
-      argument='' ;;
+      argument='@file' ;;
     'world bugs')
       verbs=''
       options='-h --help --for --processes --format'

@@ -9,14 +9,14 @@ function __ottla_row
     set -g __ottla_argument ''
     switch "$argv"
         case ''
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'limit what users and clients may use, and see which limit holds' 'write records from standard input' 'print records' 'look into log directories, check and recover them offline' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'show how compaction stands, ask for a pass, retry what failed' 'show the controllers’ quorum' 'show, change and compare settings' 'what clients report of themselves (KIP-714)' 'topics through Spark: archive, telemetry, your own' 'search the deterministic world for bugs, from a seed' 'test real processes under faults' 'measure any Kafka-compatible broker' 'what a machine lacks for Spark, and what a cluster lacks' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'help'
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'limit what users and clients may use, and see which limit holds' 'write records from standard input' 'print records' 'look into log directories, check and recover them offline' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'show how compaction stands, ask for a pass, retry what failed' 'show the controllers’ quorum' 'show, change and compare settings' 'what clients report of themselves (KIP-714)' 'topics through Spark: archive, telemetry, your own' 'search the deterministic world for bugs, from a seed' 'test real processes under faults' 'measure any Kafka-compatible broker' 'what a machine lacks for Spark, and what a cluster lacks' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -40,7 +40,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'topic'
             set -g __ottla_verbs 'create' 'list' 'describe' 'delete' 'alter' 'add-partitions' 'trim' 'elect' 'reassign' 'storage'
-            set -g __ottla_summaries 'create topics' 'list topics, with the bytes of all their replicas' 'show a topic’s partitions' 'delete topics' 'change settings of topics' 'give topics more partitions' 'delete the oldest records' 'give leadership to each partition’s first replica' 'move replicas to other brokers or log directories; --execute does it' 'show the bytes of a topic’s replicas'
+            set -g __ottla_summaries 'create topics' 'list topics, with the bytes of all their replicas' 'show a topic’s partitions' 'delete topics' 'change settings of topics' 'add partitions to topics' 'delete the oldest records' 'give leadership to each partition’s first replica' 'move replicas to other brokers or log directories; without --execute only show how' 'show the bytes of a topic’s replicas'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -106,7 +106,7 @@ function __ottla_row
             set -g __ottla_argument '@topics'
         case 'user'
             set -g __ottla_verbs 'list' 'add' 'delete'
-            set -g __ottla_summaries 'list users and their credentials' 'give a user a password, or another one' 'take a user’s credentials away'
+            set -g __ottla_summaries 'list users and their credentials' 'set the password of a user' 'delete the credentials of a user'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -127,36 +127,6 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
             set -g __ottla_values '--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
-            set -g __ottla_argument ''
-        case 'token'
-            set -g __ottla_verbs 'create' 'list' 'renew' 'end'
-            set -g __ottla_summaries 'make a token for the user who asks' 'list tokens, without what they are proven by' 'let a token hold for longer' 'end a token at once, and its sessions'
-            set -g __ottla_options '-h' '--help'
-            set -g __ottla_values
-            set -g __ottla_argument ''
-        case 'token create'
-            set -g __ottla_verbs
-            set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--renewer' '--for' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
-            set -g __ottla_values '--renewer=' '--for=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
-            set -g __ottla_argument ''
-        case 'token list'
-            set -g __ottla_verbs
-            set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--owner' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
-            set -g __ottla_values '--owner=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
-            set -g __ottla_argument ''
-        case 'token renew'
-            set -g __ottla_verbs
-            set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--for' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
-            set -g __ottla_values '--for=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
-            set -g __ottla_argument ''
-        case 'token end'
-            set -g __ottla_verbs
-            set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
-            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
             set -g __ottla_argument ''
         case 'acl'
             set -g __ottla_verbs 'list' 'create' 'delete' 'explain'
@@ -190,7 +160,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'group'
             set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'reset' 'delete'
-            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show who is in a group, and who works on what' 'show the lag of each partition' 'move a group’s offsets; without --execute only show' 'delete groups without members, with their offsets'
+            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show the lag of each partition' 'move a group’s offsets; without --execute only show' 'delete groups without members, with their offsets'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -232,7 +202,7 @@ function __ottla_row
             set -g __ottla_argument '@groups'
         case 'txn'
             set -g __ottla_verbs 'list' 'describe' 'producers' 'find-hanging' 'abort'
-            set -g __ottla_summaries 'list transactional ids and their states' 'show what coordinators know of transactional ids' 'show who writes to partitions, and what is open' 'find transactions that have no coordinator any more' 'abort a hanging transaction in one partition'
+            set -g __ottla_summaries 'list transactional ids and their states' 'show transactions by their transactional ids' 'show the producers of partitions, and their open transactions' 'find transactions without a coordinator that would end them' 'abort a hanging transaction in one partition'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -268,7 +238,7 @@ function __ottla_row
             set -g __ottla_argument '@topics'
         case 'quota'
             set -g __ottla_verbs 'list' 'set' 'delete' 'explain' 'usage' 'export' 'apply'
-            set -g __ottla_summaries 'list every limit' 'set limits of a user, a client id, both, or an address' 'remove limits' 'show which limit holds for a client, and why' 'show what limited clients use, and who is throttled' 'print all limits as JSON, for ’apply’' 'make limits those of a file; again changes nothing'
+            set -g __ottla_summaries 'list every limit' 'set limits of a user, a client id, both, or an address' 'remove limits' 'show which limit applies to a client, and why' 'show the rates of limited clients, and which are throttled' 'print all limits as JSON, for ’apply’' 'set the limits of a file'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -328,7 +298,7 @@ function __ottla_row
             set -g __ottla_argument '@topics'
         case 'log'
             set -g __ottla_verbs 'dump' 'index' 'snapshot' 'checkpoint' 'verify' 'recover'
-            set -g __ottla_summaries 'show log, index, snapshot and checkpoint files' 'show indexes, and which entries do not fit their log' 'show what a log knows of its producers' 'show checkpoints and identities' 'check every file of a log directory or a partition' 'show what a start after a crash does to a log directory, and do it'
+            set -g __ottla_summaries 'show log, index, snapshot and checkpoint files' 'show indexes, and entries that do not match their log' 'show the state of a log’s producers' 'show checkpoints and identities' 'check every file of a log directory or a partition' 'show how a start after a crash recovers a log directory; with --yes recover it'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -436,7 +406,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'cleaner'
             set -g __ottla_verbs 'status' 'run' 'retry'
-            set -g __ottla_summaries 'show dirty ratios, last passes, and which logs are not compacted and why' 'compact logs now, however clean they are; their active segments are closed' 'compact logs again whose cleaning failed'
+            set -g __ottla_summaries 'show dirty ratios, last passes, and the reasons why logs are not compacted' 'compact logs now, whatever their dirty ratio; their active segments are closed' 'retry logs of which the compaction failed'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -460,7 +430,7 @@ function __ottla_row
             set -g __ottla_argument '@topics'
         case 'quorum'
             set -g __ottla_verbs 'status'
-            set -g __ottla_summaries 'leader, epoch, high watermark, voters, observers'
+            set -g __ottla_summaries 'show leader, epoch, high watermark, voters and observers'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -472,7 +442,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'config'
             set -g __ottla_verbs 'get' 'set' 'diff'
-            set -g __ottla_summaries 'show settings and who says so' 'change settings; running brokers take them over at once' 'show what differs from the defaults, or between two of a kind'
+            set -g __ottla_summaries 'show settings and their sources' 'change settings; running brokers apply them at once' 'show differences from the defaults, or between two of a kind'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -496,13 +466,13 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'metrics'
             set -g __ottla_verbs 'subscriptions' 'clients' 'tail'
-            set -g __ottla_summaries 'list, set and delete what clients are asked to report' 'show which clients report, what and how often' 'print what clients push, as it comes'
+            set -g __ottla_summaries 'list, set and delete subscriptions to metrics of clients' 'show clients that push metrics, which ones, and how often' 'print metrics as clients push them'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'metrics subscriptions'
             set -g __ottla_verbs 'list' 'set' 'delete'
-            set -g __ottla_summaries 'show every subscription' 'make a subscription, or change what is given of one that is there' 'stop asking for it'
+            set -g __ottla_summaries 'list subscriptions' 'create a subscription, or change the given parts of an existing one' 'delete a subscription'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -538,7 +508,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'pipeline'
             set -g __ottla_verbs 'archive' 'compact' 'telemetry' 'run' 'lag' 'zip'
-            set -g __ottla_summaries 'topics into Parquet by topic, date and hour' 'an archive’s many small files into few' 'what clients report, rolled up by windows' 'a pipeline of your own, from a Python file' 'how far each streaming query is behind' 'our modules for spark-submit --py-files'
+            set -g __ottla_summaries 'write topics to Parquet by topic, date and hour' 'merge small files of an archive' 'aggregate metrics of clients over windows of time' 'run a pipeline of your own, from a Python file' 'show the lag of streaming queries' 'pack Ottla’s modules for spark-submit --py-files'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -580,7 +550,7 @@ function __ottla_row
             set -g __ottla_argument '@file'
         case 'world'
             set -g __ottla_verbs 'run' 'soak' 'replay' 'bugs' 'fuzz' 'list'
-            set -g __ottla_summaries 'run seeds and judge every step' 'spend some time on every engine' 'run a kept failure again, and tell its story' 'plant each bug of the bank and measure how soon it dies' 'fuzz every reader of others’ bytes' 'list engines and what they run on'
+            set -g __ottla_summaries 'run seeds and judge every step' 'search with every engine in turn' 'run a stored failure again and print its events' 'plant each known bug and measure the time until it is found' 'fuzz every parser of foreign bytes' 'list engines and their subjects'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -601,7 +571,7 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--all' '--format'
             set -g __ottla_values '--format=table|json'
-            set -g __ottla_argument ''
+            set -g __ottla_argument '@file'
         case 'world bugs'
             set -g __ottla_verbs
             set -g __ottla_summaries
@@ -838,7 +808,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'doctor'
             set -g __ottla_verbs 'spark' 'retention' 'certificates'
-            set -g __ottla_summaries 'Java, Python packages, workers, a small query; brokers, when some are named' 'topics that keep records for longer, for one is ahead of the clock' 'certificates of a node: ends, names, who vouches for them'
+            set -g __ottla_summaries 'check Java, Python packages, workers, a small query, and brokers if they are named' 'find topics that keep records too long because a timestamp is ahead of the clock' 'certificates of a node: ends, names, who vouches for them'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''

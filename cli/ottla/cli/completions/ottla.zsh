@@ -6,12 +6,12 @@ _ottla_row() {
   ottla_verbs=() ottla_options=() ottla_values=() ottla_argument=''
   case $1 in
     '')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:limit what users and clients may use, and see which limit holds' 'produce:write records from standard input' 'consume:print records' 'log:look into log directories, check and recover them offline' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'cleaner:show how compaction stands, ask for a pass, retry what failed' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:what clients report of themselves (KIP-714)' 'pipeline:topics through Spark: archive, telemetry, your own' 'world:search the deterministic world for bugs, from a seed' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:what a machine lacks for Spark, and what a cluster lacks' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
     'help')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:limit what users and clients may use, and see which limit holds' 'produce:write records from standard input' 'consume:print records' 'log:look into log directories, check and recover them offline' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain brokers, and their disks' 'cleaner:show how compaction stands, ask for a pass, retry what failed' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:what clients report of themselves (KIP-714)' 'pipeline:topics through Spark: archive, telemetry, your own' 'world:search the deterministic world for bugs, from a seed' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:what a machine lacks for Spark, and what a cluster lacks' 'completion:print completion scripts for shells' 'version:print the version')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
@@ -31,7 +31,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'topic')
-      ottla_verbs=('create:create topics' 'list:list topics, with the bytes of all their replicas' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:give topics more partitions' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories; --execute does it' 'storage:show the bytes of a topic’s replicas')
+      ottla_verbs=('create:create topics' 'list:list topics, with the bytes of all their replicas' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:add partitions to topics' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories; without --execute only show how' 'storage:show the bytes of a topic’s replicas')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -86,7 +86,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'user')
-      ottla_verbs=('list:list users and their credentials' 'add:give a user a password, or another one' 'delete:take a user’s credentials away')
+      ottla_verbs=('list:list users and their credentials' 'add:set the password of a user' 'delete:delete the credentials of a user')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -104,31 +104,6 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
       ottla_values=('--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
-      ottla_argument='' ;;
-    'token')
-      ottla_verbs=('create:make a token for the user who asks' 'list:list tokens, without what they are proven by' 'renew:let a token hold for longer' 'end:end a token at once, and its sessions')
-      ottla_options=('-h' '--help')
-      ottla_values=()
-      ottla_argument='' ;;
-    'token create')
-      ottla_verbs=()
-      ottla_options=('-h' '--help' '--renewer' '--for' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--renewer=' '--for=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
-      ottla_argument='' ;;
-    'token list')
-      ottla_verbs=()
-      ottla_options=('-h' '--help' '--owner' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--owner=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
-      ottla_argument='' ;;
-    'token renew')
-      ottla_verbs=()
-      ottla_options=('-h' '--help' '--for' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
-      ottla_values=('--for=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
-      ottla_argument='' ;;
-    'token end')
-      ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
-      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
       ottla_argument='' ;;
     'acl')
       ottla_verbs=('list:list entries' 'create:allow or deny something' 'delete:delete entries' 'explain:show which entry decides what a user asks')
@@ -156,7 +131,7 @@ _ottla_row() {
       ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'group')
-      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show who is in a group, and who works on what' 'lag:show the lag of each partition' 'reset:move a group’s offsets; without --execute only show' 'delete:delete groups without members, with their offsets')
+      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show the lag of each partition' 'reset:move a group’s offsets; without --execute only show' 'delete:delete groups without members, with their offsets')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -191,7 +166,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'txn')
-      ottla_verbs=('list:list transactional ids and their states' 'describe:show what coordinators know of transactional ids' 'producers:show who writes to partitions, and what is open' 'find-hanging:find transactions that have no coordinator any more' 'abort:abort a hanging transaction in one partition')
+      ottla_verbs=('list:list transactional ids and their states' 'describe:show transactions by their transactional ids' 'producers:show the producers of partitions, and their open transactions' 'find-hanging:find transactions without a coordinator that would end them' 'abort:abort a hanging transaction in one partition')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -221,7 +196,7 @@ _ottla_row() {
       ottla_values=('--start-offset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'quota')
-      ottla_verbs=('list:list every limit' 'set:set limits of a user, a client id, both, or an address' 'delete:remove limits' 'explain:show which limit holds for a client, and why' 'usage:show what limited clients use, and who is throttled' 'export:print all limits as JSON, for ’apply’' 'apply:make limits those of a file; again changes nothing')
+      ottla_verbs=('list:list every limit' 'set:set limits of a user, a client id, both, or an address' 'delete:remove limits' 'explain:show which limit applies to a client, and why' 'usage:show the rates of limited clients, and which are throttled' 'export:print all limits as JSON, for ’apply’' 'apply:set the limits of a file')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -271,7 +246,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '-G=@groups' '--group=@groups' '-p=' '--partition=' '-o=' '--offset=' '-c=' '--count=' '-K=' '--key-delimiter=' '-f=' '--format-string=' '--isolation-level=read_uncommitted|read_committed')
       ottla_argument='@topics' ;;
     'log')
-      ottla_verbs=('dump:show log, index, snapshot and checkpoint files' 'index:show indexes, and which entries do not fit their log' 'snapshot:show what a log knows of its producers' 'checkpoint:show checkpoints and identities' 'verify:check every file of a log directory or a partition' 'recover:show what a start after a crash does to a log directory, and do it')
+      ottla_verbs=('dump:show log, index, snapshot and checkpoint files' 'index:show indexes, and entries that do not match their log' 'snapshot:show the state of a log’s producers' 'checkpoint:show checkpoints and identities' 'verify:check every file of a log directory or a partition' 'recover:show how a start after a crash recovers a log directory; with --yes recover it')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -361,7 +336,7 @@ _ottla_row() {
       ottla_values=('--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'cleaner')
-      ottla_verbs=('status:show dirty ratios, last passes, and which logs are not compacted and why' 'run:compact logs now, however clean they are; their active segments are closed' 'retry:compact logs again whose cleaning failed')
+      ottla_verbs=('status:show dirty ratios, last passes, and the reasons why logs are not compacted' 'run:compact logs now, whatever their dirty ratio; their active segments are closed' 'retry:retry logs of which the compaction failed')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -381,7 +356,7 @@ _ottla_row() {
       ottla_values=('--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'quorum')
-      ottla_verbs=('status:leader, epoch, high watermark, voters, observers')
+      ottla_verbs=('status:show leader, epoch, high watermark, voters and observers')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -391,7 +366,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'config')
-      ottla_verbs=('get:show settings and who says so' 'set:change settings; running brokers take them over at once' 'diff:show what differs from the defaults, or between two of a kind')
+      ottla_verbs=('get:show settings and their sources' 'set:change settings; running brokers apply them at once' 'diff:show differences from the defaults, or between two of a kind')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -411,12 +386,12 @@ _ottla_row() {
       ottla_values=('--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'metrics')
-      ottla_verbs=('subscriptions:list, set and delete what clients are asked to report' 'clients:show which clients report, what and how often' 'tail:print what clients push, as it comes')
+      ottla_verbs=('subscriptions:list, set and delete subscriptions to metrics of clients' 'clients:show clients that push metrics, which ones, and how often' 'tail:print metrics as clients push them')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
     'metrics subscriptions')
-      ottla_verbs=('list:show every subscription' 'set:make a subscription, or change what is given of one that is there' 'delete:stop asking for it')
+      ottla_verbs=('list:list subscriptions' 'set:create a subscription, or change the given parts of an existing one' 'delete:delete a subscription')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -446,7 +421,7 @@ _ottla_row() {
       ottla_values=('--client=' '--broker=' '--metric=' '-c=' '--count=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'pipeline')
-      ottla_verbs=('archive:topics into Parquet by topic, date and hour' 'compact:an archive’s many small files into few' 'telemetry:what clients report, rolled up by windows' 'run:a pipeline of your own, from a Python file' 'lag:how far each streaming query is behind' 'zip:our modules for spark-submit --py-files')
+      ottla_verbs=('archive:write topics to Parquet by topic, date and hour' 'compact:merge small files of an archive' 'telemetry:aggregate metrics of clients over windows of time' 'run:run a pipeline of your own, from a Python file' 'lag:show the lag of streaming queries' 'zip:pack Ottla’s modules for spark-submit --py-files')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -481,7 +456,7 @@ _ottla_row() {
       ottla_values=()
       ottla_argument='@file' ;;
     'world')
-      ottla_verbs=('run:run seeds and judge every step' 'soak:spend some time on every engine' 'replay:run a kept failure again, and tell its story' 'bugs:plant each bug of the bank and measure how soon it dies' 'fuzz:fuzz every reader of others’ bytes' 'list:list engines and what they run on')
+      ottla_verbs=('run:run seeds and judge every step' 'soak:search with every engine in turn' 'replay:run a stored failure again and print its events' 'bugs:plant each known bug and measure the time until it is found' 'fuzz:fuzz every parser of foreign bytes' 'list:list engines and their subjects')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -499,7 +474,7 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--all' '--format')
       ottla_values=('--format=table|json')
-      ottla_argument='' ;;
+      ottla_argument='@file' ;;
     'world bugs')
       ottla_verbs=()
       ottla_options=('-h' '--help' '--for' '--processes' '--format')
@@ -696,7 +671,7 @@ _ottla_row() {
       ottla_values=('--rounds=' '--format=table|json')
       ottla_argument='' ;;
     'doctor')
-      ottla_verbs=('spark:Java, Python packages, workers, a small query; brokers, when some are named' 'retention:topics that keep records for longer, for one is ahead of the clock' 'certificates:certificates of a node: ends, names, who vouches for them')
+      ottla_verbs=('spark:check Java, Python packages, workers, a small query, and brokers if they are named' 'retention:find topics that keep records too long because a timestamp is ahead of the clock' 'certificates:certificates of a node: ends, names, who vouches for them')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;

@@ -48,18 +48,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     list_ = verbs.add_parser("list", help="list groups")
     describe_ = verbs.add_parser("describe", help="show state, members, and lag by topic")
-    members_ = verbs.add_parser("members", help="show who is in a group, and who works on what")
+    members_ = verbs.add_parser("members", help="show a group's members and their partitions")
     lag_ = verbs.add_parser("lag", help="show the lag of each partition")
-    lag_.add_argument("--watch", action="store_true", help="show it again and again")
+    lag_.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
     reset_ = verbs.add_parser("reset", help="move a group's offsets; without --execute only show")
     delete_ = verbs.add_parser("delete", help="delete groups without members, with their offsets")
-    list_.add_argument("--type", action="append", default=[], help="only of classic or consumer")
     list_.add_argument(
-        "--state", action="append", default=[], help="only in such a state: Empty, …"
+        "--type",
+        action="append",
+        default=[],
+        help="type of the groups: classic or consumer; may be repeated (default: all)",
+    )
+    list_.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        help="state of the groups, such as Empty; may be repeated (default: all)",
     )
     for verb in (describe_, members_, lag_, reset_):
-        verb.add_argument("group", metavar="GROUP")
-    delete_.add_argument("groups", nargs="+", metavar="GROUP")
+        verb.add_argument("group", metavar="GROUP", help="id of a group")
+    delete_.add_argument("groups", nargs="+", metavar="GROUP", help="id of a group")
     add_reset_arguments(reset_)
     for verb in (describe_, lag_):
         add_isolation_argument(verb)

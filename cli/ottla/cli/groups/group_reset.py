@@ -23,19 +23,23 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TOPIC",
-        help="only this topic; may be given more than once (default: all the group committed)",
+        help="topic; may be repeated (default: all topics with committed offsets)",
     )
     to = parser.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-earliest", action="store_true", help="to the first record there is")
-    to.add_argument("--to-latest", action="store_true", help="to the end")
-    to.add_argument("--to-offset", type=int, metavar="OFFSET", help="to this offset")
+    to.add_argument("--to-earliest", action="store_true", help="first available record")
+    to.add_argument("--to-latest", action="store_true", help="end of each partition")
+    to.add_argument("--to-offset", type=int, metavar="OFFSET", help="offset")
     to.add_argument(
-        "--to-datetime", metavar="TIME", help="to that time: 2026-01-31T12:00 (or with +01:00)"
+        "--to-datetime",
+        metavar="TIME",
+        help="time of the first record to read, such as 2026-01-31T12:00 (UTC) or with +01:00",
     )
     to.add_argument(
-        "--shift-by", type=int, metavar="COUNT", help="this many records forward, or -N back"
+        "--shift-by", type=int, metavar="COUNT", help="number of records forward, or -N back"
     )
-    parser.add_argument("--execute", action="store_true", help="do it")
+    parser.add_argument(
+        "--execute", action="store_true", help="make the changes (default: show them)"
+    )
 
 
 async def reset(admin: Admin, arguments: argparse.Namespace) -> int:

@@ -35,35 +35,64 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     run_ = verbs.add_parser("run", help="run seeds and judge every step")
     _add_subject(run_)
-    run_.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
+    run_.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")
     length = run_.add_mutually_exclusive_group()
-    length.add_argument("--seeds", type=int, metavar="COUNT", help="how many seeds (default: 1)")
-    length.add_argument("--for", dest="duration", metavar="TIME", help="as many as 10m allow")
-    run_.add_argument("--budget", type=int, help="events of one seed's run")
-    run_.add_argument("--mutant", help="plant this bug of the bank")
-    run_.add_argument("--keep", default=KEEP_DEFAULT, help="folder for failures")
-    run_.add_argument("--no-shrink", action="store_true", help="keep failures as they are")
-    run_.add_argument(
-        "--demand-rare", action="store_true", help="fail when a required rare state was not reached"
+    length.add_argument("--seeds", type=int, metavar="COUNT", help="number of seeds (default: 1)")
+    length.add_argument(
+        "--for",
+        dest="duration",
+        metavar="TIME",
+        help="duration of the search, such as 10m, in place of --seeds",
     )
-    world_soak.configure(verbs.add_parser("soak", help="spend some time on every engine"))
-    replay_ = verbs.add_parser("replay", help="run a kept failure again, and tell its story")
-    replay_.add_argument("file", type=Path)
-    replay_.add_argument("--all", action="store_true", help="tell every event, not the last ones")
-    bugs_ = verbs.add_parser("bugs", help="plant each bug of the bank and measure how soon it dies")
-    bugs_.add_argument("names", nargs="*", metavar="NAME")
-    bugs_.add_argument("--for", dest="duration", default=BUG_SECONDS_DEFAULT, metavar="TIME")
-    world_fuzz.configure(verbs.add_parser("fuzz", help="fuzz every reader of others' bytes"))
-    list_ = verbs.add_parser("list", help="list engines and what they run on")
+    run_.add_argument(
+        "--budget", type=int, help="number of events of a seed's run (default: the engine's)"
+    )
+    run_.add_argument("--mutant", help="bug to plant (default: none)")
+    run_.add_argument("--keep", default=KEEP_DEFAULT, help="folder for failures")
+    run_.add_argument(
+        "--no-shrink", action="store_true", help="store failures without shrinking them"
+    )
+    run_.add_argument(
+        "--demand-rare", action="store_true", help="fail if a required rare state was not reached"
+    )
+    world_soak.configure(verbs.add_parser("soak", help="search with every engine in turn"))
+    replay_ = verbs.add_parser("replay", help="run a stored failure again and print its events")
+    replay_.add_argument("file", type=Path, metavar="FILE", help="file of a stored failure")
+    replay_.add_argument(
+        "--all", action="store_true", help="print every event (default: the last ones)"
+    )
+    bugs_ = verbs.add_parser(
+        "bugs", help="plant each known bug and measure the time until it is found"
+    )
+    bugs_.add_argument("names", nargs="*", metavar="NAME", help="bugs (default: all)")
+    bugs_.add_argument(
+        "--for",
+        dest="duration",
+        default=BUG_SECONDS_DEFAULT,
+        metavar="TIME",
+        help="time for each bug (default: %(default)s)",
+    )
+    world_fuzz.configure(verbs.add_parser("fuzz", help="fuzz every parser of foreign bytes"))
+    list_ = verbs.add_parser("list", help="list engines and their subjects")
     for verb in (run_, bugs_):
-        verb.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
+        verb.add_argument(
+            "--processes",
+            type=int,
+            default=os.cpu_count() or 1,
+            metavar="N",
+            help="number of processes (default: one per CPU)",
+        )
     for verb in (run_, replay_, bugs_, list_):
         add_format_argument(verb)
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", required=True, choices=("walk", "whole"))
-    parser.add_argument("--subject", help="what it runs on; see 'ottla world list'")
+    parser.add_argument(
+        "--engine", required=True, choices=("walk", "whole"), help="engine of the simulation"
+    )
+    parser.add_argument(
+        "--subject", help="subject of the engine; see 'ottla world list' (default: its first)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -26,28 +26,32 @@ KEEP_DEFAULT = "fuzz-findings"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--target", action="append", dest="targets", metavar="NAME", help="only this (again: more)"
+        "--target",
+        action="append",
+        dest="targets",
+        metavar="NAME",
+        help="target; may be repeated (default: all)",
     )
-    parser.add_argument("--list", action="store_true", help="list the targets, and fuzz nothing")
+    parser.add_argument("--list", action="store_true", help="list the targets without fuzzing")
     parser.add_argument(
         "--for",
         dest="duration",
         default=DURATION_DEFAULT,
         metavar="TIME",
-        help=f"how long each target takes (default: {DURATION_DEFAULT})",
+        help=f"duration of each target (default: {DURATION_DEFAULT})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="another course (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed (default: 0)")
     parser.add_argument(
         "--driver",
         choices=("atheris", "plain"),
-        help="by coverage, or by mutation alone (default: atheris where it is installed)",
+        help="driver: by coverage, or by mutation alone (default: atheris if it is installed)",
     )
     parser.add_argument(
         "--keep",
         type=Path,
         default=Path(KEEP_DEFAULT),
         metavar="DIR",
-        help="folder of inputs to read first, where what is found is added",
+        help="directory of inputs, to which findings are added (default: none)",
     )
     add_format_argument(parser)
 

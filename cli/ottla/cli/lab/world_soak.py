@@ -35,18 +35,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="duration",
         default=DURATION_DEFAULT,
         metavar="TIME",
-        help=f"how long it searches (default: {DURATION_DEFAULT})",
+        help=f"duration of the search (default: {DURATION_DEFAULT})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="the first seed of all (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")
     parser.add_argument(
         "--out",
         type=Path,
         default=Path(OUT_DEFAULT),
         metavar="DIR",
-        help=f"folder for soak.json, soak.md and failures (default: {OUT_DEFAULT})",
+        help=f"directory for soak.json, soak.md and failures (default: {OUT_DEFAULT})",
     )
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
-    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="number of processes (default: one per CPU)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "markdown", "json"),
+        default="table",
+        help="format of the output (default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -38,7 +38,7 @@ KINDS_OF = {
 def configure(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare the verbs that show files."""
     dump = verbs.add_parser("dump", help="show log, index, snapshot and checkpoint files")
-    _add_files(dump, "a file, or a log's directory")
+    _add_files(dump, "file, or the directory of a log")
     dump.add_argument("--records", action="store_true", help="show the records of each batch too")
     dump.add_argument(
         "--metadata",
@@ -52,12 +52,12 @@ def configure(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help="bytes shown of each key and value "
         f"(default: {VALUE_BYTES_DEFAULT} in a table, all in JSON)",
     )
-    index = verbs.add_parser("index", help="show indexes, and which entries do not fit their log")
-    _add_files(index, "a .index, .timeindex or .txnindex file, or a log's directory")
-    snapshot = verbs.add_parser("snapshot", help="show what a log knows of its producers")
-    _add_files(snapshot, "a .snapshot or producer-batches file, or a log's directory")
+    index = verbs.add_parser("index", help="show indexes, and entries that do not match their log")
+    _add_files(index, ".index, .timeindex or .txnindex file, or the directory of a log")
+    snapshot = verbs.add_parser("snapshot", help="show the state of a log's producers")
+    _add_files(snapshot, ".snapshot or producer-batches file, or the directory of a log")
     checkpoint = verbs.add_parser("checkpoint", help="show checkpoints and identities")
-    _add_files(checkpoint, "a checkpoint, partition.metadata or meta.properties, or a directory")
+    _add_files(checkpoint, "checkpoint, partition.metadata or meta.properties file, or a directory")
 
 
 def _add_files(parser: argparse.ArgumentParser, text: str) -> None:

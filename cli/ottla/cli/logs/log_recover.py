@@ -35,16 +35,17 @@ from ottla.storage.offline_recovery_driver import OfflineRecovery, recover_offli
 def configure(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare the arguments of 'ottla log recover'."""
     parser = verbs.add_parser(
-        "recover", help="show what a start after a crash does to a log directory, and do it"
+        "recover",
+        help="show how a start after a crash recovers a log directory; with --yes recover it",
     )
-    parser.add_argument("directory", metavar="DIR", help="a log directory that no broker uses")
+    parser.add_argument("directory", metavar="DIR", help="log directory that no broker uses")
     parser.add_argument(
         "--all",
         action="store_true",
-        help="check every batch, not only those above the recovery point; what is damaged is cut "
-        "off with all that follows it",
+        help="verify every batch, and cut off what is damaged with all that follows it "
+        "(default: batches above the recovery point)",
     )
-    parser.add_argument("--yes", action="store_true", help="write what is shown")
+    parser.add_argument("--yes", action="store_true", help="make the changes (default: show them)")
     add_format_argument(parser)
 
 

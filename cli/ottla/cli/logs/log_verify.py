@@ -50,9 +50,11 @@ CHECKED_KINDS = (DirectoryKind.LOG, DirectoryKind.FUTURE, DirectoryKind.STRAY)
 def configure(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare the arguments of 'ottla log verify'."""
     parser = verbs.add_parser("verify", help="check every file of a log directory or a partition")
-    parser.add_argument("directory", metavar="DIR", help="a log directory, or one partition's")
+    parser.add_argument("directory", metavar="DIR", help="log directory, or that of one partition")
     parser.add_argument(
-        "--records", action="store_true", help="read every record too, not only each batch's CRC"
+        "--records",
+        action="store_true",
+        help="verify every record too (default: the CRC of each batch)",
     )
     add_format_argument(parser)
 

@@ -17,10 +17,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla metrics'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     subscriptions = verbs.add_parser(
-        "subscriptions", help="list, set and delete what clients are asked to report"
+        "subscriptions", help="list, set and delete subscriptions to metrics of clients"
     )
-    clients = verbs.add_parser("clients", help="show which clients report, what and how often")
-    tail = verbs.add_parser("tail", help="print what clients push, as it comes")
+    clients = verbs.add_parser(
+        "clients", help="show clients that push metrics, which ones, and how often"
+    )
+    tail = verbs.add_parser("tail", help="print metrics as clients push them")
     leaves = [*metrics_subscriptions.configure(subscriptions), clients, tail]
     metrics_clients.configure(clients)
     metrics_tail.configure(tail)

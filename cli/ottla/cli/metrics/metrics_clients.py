@@ -33,8 +33,12 @@ COLUMNS = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--client", metavar="ID", help="only this client id or client instance id")
-    parser.add_argument("--broker", type=int, metavar="ID", help="only those of this broker")
+    parser.add_argument(
+        "--client", metavar="ID", help="client id or client instance id (default: all)"
+    )
+    parser.add_argument(
+        "--broker", type=int, metavar="ID", help="node.id of a broker (default: all)"
+    )
 
 
 async def run(admin: Admin, arguments: argparse.Namespace) -> int:

@@ -26,26 +26,28 @@ NOTHING = "nothing"
 def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declare the verbs; return their parsers."""
     verbs = parser.add_subparsers(dest="subscriptions", required=True, metavar="VERB")
-    list_ = verbs.add_parser("list", help="show every subscription")
+    list_ = verbs.add_parser("list", help="list subscriptions")
     set_ = verbs.add_parser(
-        "set", help="make a subscription, or change what is given of one that is there"
+        "set", help="create a subscription, or change the given parts of an existing one"
     )
-    set_.add_argument("name", metavar="NAME")
+    set_.add_argument("name", metavar="NAME", help="name of the subscription")
     set_.add_argument(
         "--metrics",
         metavar="PREFIX,…",
-        help="names of metrics begin so, '*' for all, such as org.apache.kafka.producer.",
+        help="prefixes of names of metrics, such as org.apache.kafka.producer.; '*' for all",
     )
-    set_.add_argument("--interval", metavar="TIME", help="how often, 100ms to 1h (default: 5m)")
+    set_.add_argument(
+        "--interval", metavar="TIME", help="interval between pushes, 100ms to 1h (default: 5m)"
+    )
     set_.add_argument(
         "--match",
         action="append",
         metavar="NAME=REGEX",
-        help="only of clients that match; may be repeated, and then all must; '' for every client. "
+        help="selector of clients, '' for every client; may be repeated, then all must match; "
         f"NAME is one of {', '.join(sorted(MATCHABLE))}",
     )
-    delete_ = verbs.add_parser("delete", help="stop asking for it")
-    delete_.add_argument("name", metavar="NAME")
+    delete_ = verbs.add_parser("delete", help="delete a subscription")
+    delete_.add_argument("name", metavar="NAME", help="name of the subscription")
     for verb in (set_, delete_):
         add_dry_run_argument(verb)
     return [list_, set_, delete_]

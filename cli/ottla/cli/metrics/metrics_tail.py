@@ -17,7 +17,7 @@ from ottla.client.admin_parts.admin_telemetry import (
     PushedMetrics,
     TailedMetrics,
 )
-from ottla.model.errors import CorruptDataError, OttlaError
+from ottla.model.errors import ConfigError, CorruptDataError, OttlaError
 from ottla.model.ids import NodeId, uuid_text
 from ottla.telemetry.otlp import HistogramValue, Point, decode, points_of
 
@@ -30,14 +30,22 @@ NANOSECONDS = 1_000_000
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--client", metavar="ID", help="only this client id or client instance id")
-    parser.add_argument("--broker", type=int, metavar="ID", help="only what this broker gets")
-    parser.add_argument("--metric", metavar="REGEX", help="only metrics with this in their names")
     parser.add_argument(
-        "--recent", action="store_true", help="first what the brokers still have of before"
+        "--client", metavar="ID", help="client id or client instance id (default: all)"
     )
     parser.add_argument(
-        "-c", "--count", type=int, metavar="N", help="end after this many pushes (default: go on)"
+        "--broker", type=int, metavar="ID", help="node.id of a broker (default: all)"
+    )
+    parser.add_argument(
+        "--metric",
+        metavar="REGEX",
+        help="regular expression found in the metric's name (default: all)",
+    )
+    parser.add_argument(
+        "--recent", action="store_true", help="print the last pushes that brokers keep first"
+    )
+    parser.add_argument(
+        "-c", "--count", type=int, metavar="N", help="number of pushes to print (default: no limit)"
     )
 
 
@@ -58,7 +66,12 @@ class Tail:
         self._broker: int | None = arguments.broker
         self._left: int | None = arguments.count
         self._is_json = arguments.format == "json"
-        self._pattern = re.compile(arguments.metric or "")
+        try:
+            self._pattern = re.compile(arguments.metric or "")
+        except re.error as error:
+            raise ConfigError(
+                "--metric", f"{arguments.metric!r} is no regular expression: {error}"
+            ) from None
         self._begin = FROM_OLDEST if arguments.recent else FROM_NOW
         self._cursors: dict[NodeId, int] = {}
         self._silent: set[NodeId] = set()

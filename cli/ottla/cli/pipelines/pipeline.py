@@ -24,17 +24,20 @@ class Verb(NamedTuple):
 
 VERBS = {
     "archive": Verb(
-        "ottla.cli.pipelines.pipeline_archive", "topics into Parquet by topic, date and hour"
+        "ottla.cli.pipelines.pipeline_archive", "write topics to Parquet by topic, date and hour"
     ),
-    "compact": Verb(
-        "ottla.cli.pipelines.pipeline_compact", "an archive's many small files into few"
-    ),
+    "compact": Verb("ottla.cli.pipelines.pipeline_compact", "merge small files of an archive"),
     "telemetry": Verb(
-        "ottla.cli.pipelines.pipeline_telemetry", "what clients report, rolled up by windows"
+        "ottla.cli.pipelines.pipeline_telemetry",
+        "aggregate metrics of clients over windows of time",
     ),
-    "run": Verb("ottla.cli.pipelines.pipeline_run", "a pipeline of your own, from a Python file"),
-    "lag": Verb("ottla.cli.pipelines.pipeline_lag", "how far each streaming query is behind"),
-    "zip": Verb("ottla.cli.pipelines.pipeline_zip", "our modules for spark-submit --py-files"),
+    "run": Verb(
+        "ottla.cli.pipelines.pipeline_run", "run a pipeline of your own, from a Python file"
+    ),
+    "lag": Verb("ottla.cli.pipelines.pipeline_lag", "show the lag of streaming queries"),
+    "zip": Verb(
+        "ottla.cli.pipelines.pipeline_zip", "pack Ottla's modules for spark-submit --py-files"
+    ),
 }
 
 

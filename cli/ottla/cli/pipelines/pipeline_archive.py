@@ -34,47 +34,55 @@ TRIGGER = "1m"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="what to archive")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topic to archive")
     parser.add_argument(
-        "--pattern", metavar="REGEX", help="all topics with such names, also those yet to come"
+        "--pattern", metavar="REGEX", help="regular expression of topics, including later ones"
     )
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="where to")
-    parser.add_argument("--name", help="the query's name (default: archive-<DIR's own name>)")
     parser.add_argument(
-        "--schema", metavar="DDL|FILE", help="values are JSON of this schema (default: bytes)"
+        "-o", "--output", required=True, metavar="DIR", help="directory or URL of the archive"
+    )
+    parser.add_argument("--name", help="name of the query (default: archive-<name of DIR>)")
+    parser.add_argument(
+        "--schema", metavar="DDL|FILE", help="schema of values that are JSON (default: bytes)"
     )
     parser.add_argument(
         "--transform",
         metavar="MODULE:FUNCTION",
-        help="a function from DataFrame to DataFrame, also as file.py:function",
+        help="function from DataFrame to DataFrame, also as file.py:function",
     )
     parser.add_argument(
         "--starting",
         default="earliest",
         metavar="WHERE",
-        help="where a new archive begins: earliest (default), latest, or offsets as Spark's JSON",
+        help="start of a new archive: earliest, latest, or offsets as Spark's JSON (default:"
+        " earliest)",
     )
     parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an option of format('ottla'), such as maxOffsetsPerTrigger=100000",
+        help="option of format('ottla'), such as maxOffsetsPerTrigger=100000; may be repeated",
     )
     parser.add_argument("--headers", action="store_true", help="keep the records' headers")
-    parser.add_argument("--checkpoint", metavar="DIR", help="default: DIR/_checkpoint of --output")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        help="directory of the checkpoint (default: _checkpoint of --output)",
+    )
     parser.add_argument(
         "--from",
         dest="from_",
         metavar="TIME",
-        help="add what the archive lacks since then, in a batch (7d, 2026-07-31T12:00); no stream",
+        help="start of a batch that adds missing records, such as 7d or 2026-07-31T12:00 "
+        "(default: a stream)",
     )
-    parser.add_argument("--to", metavar="TIME", help="with --from: until then (default: now)")
+    parser.add_argument("--to", metavar="TIME", help="with --from: end of the batch (default: now)")
     parser.add_argument(
         "--late",
         default=LATE,
         metavar="DURATION",
-        help=f"with --to: how far records may be out of order in time (default: {LATE})",
+        help=f"with --to: maximum disorder of the records' times (default: {LATE})",
     )
     add_stream_arguments(parser, trigger=TRIGGER)
     add_cluster_arguments(parser)

@@ -41,29 +41,41 @@ def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
         "--master",
         default="local[*]",
         metavar="URL",
-        help="local[*] (default), spark://host:7077, yarn, k8s://…",
+        help="master of Spark: local[*], spark://host:7077, yarn or k8s://… (default: %(default)s)",
     )
     group.add_argument(
-        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark"
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="setting of Spark; may be repeated",
     )
-    group.add_argument("--jars", metavar="FILE,…", help="jars for driver and executors")
-    group.add_argument("--packages", metavar="GROUP:NAME:VERSION,…", help="the same, from Maven")
-    group.add_argument("--py-files", metavar="FILE,…", help="Python code for the executors")
+    group.add_argument("--jars", metavar="FILE,…", help="jars of driver and executors")
+    group.add_argument("--packages", metavar="GROUP:NAME:VERSION,…", help="jars from Maven")
+    group.add_argument("--py-files", metavar="FILE,…", help="Python files of the executors")
     group.add_argument(
-        "--archives", metavar="FILE#NAME,…", help="unpacked on the executors, such as a venv"
+        "--archives",
+        metavar="FILE#NAME,…",
+        help="archives that executors unpack, such as an environment",
     )
-    group.add_argument("--spark-log", metavar="FILE", help="where Spark's own words go")
+    group.add_argument(
+        "--spark-log",
+        metavar="FILE",
+        help="file for the output of Spark (default: a temporary one, shown on errors)",
+    )
 
 
 def add_stream_arguments(parser: argparse.ArgumentParser, *, trigger: str) -> None:
     """Declare how often there is a batch, and when it is enough."""
     when = parser.add_mutually_exclusive_group()
-    when.add_argument("--once", action="store_true", help="do all there is now, then end")
+    when.add_argument(
+        "--once", action="store_true", help="process what is available now, then stop"
+    )
     when.add_argument(
         "--trigger",
         default=trigger,
         metavar="DURATION",
-        help=f"from the start of one batch to the start of the next (default: {trigger})",
+        help=f"interval between the starts of batches (default: {trigger})",
     )
 
 

@@ -16,19 +16,19 @@ MEBIBYTE = 1 << 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("directory", metavar="DIR", help="where 'ottla pipeline archive' wrote")
+    parser.add_argument("directory", metavar="DIR", help="directory of an archive")
     parser.add_argument(
         "--target-mib",
         type=int,
         default=TARGET_MIB,
         metavar="N",
-        help=f"how large merged files become (default: {TARGET_MIB}); half of it is not small",
+        help=f"size of merged files in MiB; below half a file is small (default: {TARGET_MIB})",
     )
     parser.add_argument(
         "--keep",
         default=KEEP,
         metavar="DURATION",
-        help=f"how long merged files stay for those who read them now (default: {KEEP})",
+        help=f"time to keep merged files for running readers (default: {KEEP})",
     )
     add_format_argument(parser)
 

@@ -41,7 +41,7 @@ class QueryLag(NamedTuple):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--watch", action="store_true", help="show it again and again")
+    parser.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
     add_cluster_arguments(parser)
     add_isolation_argument(parser)
     add_format_argument(parser)

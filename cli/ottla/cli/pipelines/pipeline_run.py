@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         # All that follows FILE, with the "--" that argparse drops behind a single argument.
         nargs=argparse.PARSER,
         metavar="FILE",
-        help="with def build(spark, …), or a script; behind -- the file's own arguments",
+        help="Python file with build(spark, …), or a script; its own arguments follow --",
     )
     add_options(parser)
 

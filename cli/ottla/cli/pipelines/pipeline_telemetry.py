@@ -43,12 +43,16 @@ MILLISECONDS = 1_000
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("-o", "--output", metavar="DIR", help="Parquet of the rollups, by date")
     parser.add_argument(
-        "--output-topic", metavar="TOPIC", help="the same rows as JSON, beside --output or alone"
+        "-o", "--output", metavar="DIR", help="directory of the aggregates, Parquet by date"
     )
     parser.add_argument(
-        "--topic", default=TOPIC, help=f"where clients' metrics are (default: {TOPIC})"
+        "--output-topic",
+        metavar="TOPIC",
+        help="topic for the aggregates as JSON, with or without --output",
+    )
+    parser.add_argument(
+        "--topic", default=TOPIC, help=f"topic of the clients' metrics (default: {TOPIC})"
     )
     parser.add_argument(
         "--window", default="1m", metavar="DURATION", help="how long a window is (default: 1m)"
@@ -71,21 +75,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics", default="", metavar="BEGINNING,…", help="only metrics of such names"
     )
-    parser.add_argument("--name", help="the query's name (default: telemetry-<DIR's own name>)")
+    parser.add_argument("--name", help="name of the query (default: telemetry-<name of DIR>)")
     parser.add_argument(
         "--starting",
         default="earliest",
         metavar="WHERE",
-        help="where a new rollup begins: earliest (default), latest, or offsets as Spark's JSON",
+        help="start of a new query: earliest, latest, or offsets as Spark's JSON (default: "
+        "earliest)",
     )
     parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an option of format('ottla'), such as maxOffsetsPerTrigger=100000",
+        help="option of format('ottla'), such as maxOffsetsPerTrigger=100000; may be repeated",
     )
-    parser.add_argument("--checkpoint", metavar="DIR", help="default: DIR/_checkpoint of --output")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        help="directory of the checkpoint (default: _checkpoint of --output)",
+    )
     add_stream_arguments(parser, trigger=TRIGGER)
     add_cluster_arguments(parser)
     add_format_argument(parser)

@@ -10,7 +10,7 @@ from ottla.pipeline.run.package_zip import NAME, make_package_zip
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "file", nargs="?", default=NAME, metavar="FILE", help=f"what to write (default: {NAME})"
+        "file", nargs="?", default=NAME, metavar="FILE", help=f"file to write (default: {NAME})"
     )
 
 

@@ -38,28 +38,50 @@ def configure(parser: argparse.ArgumentParser) -> None:
     list_ = verbs.add_parser("list", help="list every limit")
     set_ = verbs.add_parser("set", help="set limits of a user, a client id, both, or an address")
     delete_ = verbs.add_parser("delete", help="remove limits")
-    explain_ = verbs.add_parser("explain", help="show which limit holds for a client, and why")
-    usage_ = verbs.add_parser("usage", help="show what limited clients use, and who is throttled")
-    export_ = verbs.add_parser("export", help="print all limits as JSON, for 'apply'")
-    apply_ = verbs.add_parser("apply", help="make limits those of a file; again changes nothing")
-    for verb in (set_, delete_):
-        verb.add_argument("--user", metavar="NAME", help=f"whom for; {DEFAULT} for any other user")
-        verb.add_argument("--client-id", metavar="NAME", help=f"likewise; {DEFAULT} for any other")
-        verb.add_argument("--ip", metavar="ADDRESS", help=f"an address; {DEFAULT} for any other")
-    set_.add_argument(
-        "limits", nargs="+", metavar="KEY=LIMIT", help="such as producer_byte_rate=5M (bytes/s)"
+    explain_ = verbs.add_parser("explain", help="show which limit applies to a client, and why")
+    usage_ = verbs.add_parser(
+        "usage", help="show the rates of limited clients, and which are throttled"
     )
-    delete_.add_argument("keys", nargs="*", metavar="KEY", help="default: all of them")
-    explain_.add_argument("--user", default="ANONYMOUS", metavar="NAME")
-    explain_.add_argument("--client-id", default="", metavar="NAME")
-    apply_.add_argument("-f", "--file", required=True, metavar="FILE", help="as 'export' prints")
-    apply_.add_argument("--prune", action="store_true", help="also remove what is not in the file")
+    export_ = verbs.add_parser("export", help="print all limits as JSON, for 'apply'")
+    apply_ = verbs.add_parser("apply", help="set the limits of a file")
+    for verb in (set_, delete_):
+        verb.add_argument("--user", metavar="NAME", help=f"user; {DEFAULT} for all others")
+        verb.add_argument(
+            "--client-id", metavar="NAME", help=f"client id; {DEFAULT} for all others"
+        )
+        verb.add_argument("--ip", metavar="ADDRESS", help=f"IP address; {DEFAULT} for all others")
+    set_.add_argument(
+        "limits",
+        nargs="+",
+        metavar="KEY=LIMIT",
+        help="limit, such as producer_byte_rate=5M (bytes per second)",
+    )
+    delete_.add_argument("keys", nargs="*", metavar="KEY", help="keys of the limits (default: all)")
+    explain_.add_argument(
+        "--user",
+        default="ANONYMOUS",
+        metavar="NAME",
+        help="user of the client (default: %(default)s)",
+    )
+    explain_.add_argument(
+        "--client-id", default="", metavar="NAME", help="client id (default: none)"
+    )
+    apply_.add_argument(
+        "-f",
+        "--file",
+        required=True,
+        metavar="FILE",
+        help="file with limits, as 'ottla quota export' prints them",
+    )
+    apply_.add_argument(
+        "--prune", action="store_true", help="also remove limits that are not in the file"
+    )
     usage_.add_argument(
         "--limit",
         type=int,
         default=20,
         metavar="N",
-        help="clients of each quota and broker, throttled ones first (default: 20)",
+        help="maximum number of clients of each quota and broker (default: %(default)s)",
     )
     for verb in (list_, set_, delete_, explain_, usage_, export_, apply_):
         add_cluster_arguments(verb)

@@ -50,7 +50,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="read as a member of this group, and commit what was printed (default: no group)",
     )
     parser.add_argument(
-        "-p", "--partition", type=int, metavar="NUMBER", help="read this partition only"
+        "-p",
+        "--partition",
+        type=int,
+        metavar="NUMBER",
+        help="number of the partition (default: all)",
     )
     parser.add_argument(
         "-o",
@@ -60,9 +64,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="start: beginning, end, N, -N (from the end) or s@MS (from that time); e@MS: end; "
         "with --group beginning or end, for what it has not read (default: %(default)s)",
     )
-    parser.add_argument("-c", "--count", type=int, metavar="N", help="stop after this many records")
-    parser.add_argument("-e", "--exit-at-end", action="store_true", help="stop at the end")
-    parser.add_argument("-K", "--key-delimiter", metavar="DELIMITER", help="print keys too")
+    parser.add_argument(
+        "-c",
+        "--count",
+        type=int,
+        metavar="N",
+        help="number of records to print (default: no limit)",
+    )
+    parser.add_argument(
+        "-e",
+        "--exit-at-end",
+        action="store_true",
+        help="stop at the end of each partition (default: wait for new records)",
+    )
+    parser.add_argument(
+        "-K",
+        "--key-delimiter",
+        metavar="DELIMITER",
+        help="separator; print keys too (default: values only)",
+    )
     parser.add_argument(
         "-f",
         "--format-string",
@@ -76,7 +96,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="read_committed",
         help="which records of transactions to read (default: %(default)s, as kcat)",
     )
-    parser.add_argument("-J", "--json", action="store_true", help="one JSON object a record")
+    parser.add_argument(
+        "-J", "--json", action="store_true", help="print each record as a JSON object"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -42,37 +42,53 @@ ATTEMPTS = 50
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla produce'."""
     add_cluster_arguments(parser)
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("-p", "--partition", type=int, help="write to this partition only")
-    parser.add_argument("-K", "--key-delimiter", metavar="DELIMITER", help="split key and value")
-    parser.add_argument("-k", "--key", help="the key of every record")
+    parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
     parser.add_argument(
-        "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="a header"
+        "-p", "--partition", type=int, help="number of the partition (default: by key, else spread)"
     )
     parser.add_argument(
-        "-Z", "--null", action="store_true", help="an empty value or key is null (a tombstone)"
+        "-K",
+        "--key-delimiter",
+        metavar="DELIMITER",
+        help="separator of key and value on a line (default: no keys)",
+    )
+    parser.add_argument("-k", "--key", help="key of every record (default: none)")
+    parser.add_argument(
+        "-H",
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="header of every record; may be repeated",
+    )
+    parser.add_argument(
+        "-Z",
+        "--null",
+        action="store_true",
+        help="write an empty value or key as null (a tombstone)",
     )
     parser.add_argument(
         "-z",
         "--codec",
         choices=[codec.name.lower() for codec in Codec],
         default="none",
-        help="how to compress (default: none)",
+        help="compression of the batches (default: none)",
     )
     parser.add_argument(
         "--acks",
         choices=("1", "all"),
         default="all",
-        help="who must have a record: its leader, or all in-sync replicas (default)",
+        help="replicas that acknowledge a record: the leader, or all in sync (default: "
+        "%(default)s)",
     )
     parser.add_argument(
-        "--create", action="store_true", help="create the topic if there is none of this name"
+        "--create", action="store_true", help="create the topic if it does not exist"
     )
     parser.add_argument(
         "--transactional-id",
         metavar="ID",
-        help="write all records in one transaction of this id: committed at the end of the input, "
-        "aborted at an error or Ctrl-C (default: no transaction)",
+        help="transactional id: one transaction, committed at the end of the input, aborted "
+        "at an error or Ctrl-C (default: no transaction)",
     )
 
 

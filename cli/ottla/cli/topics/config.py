@@ -34,31 +34,49 @@ CLUSTER = Entity(ConfigKind.BROKER, "")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla config'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    get = verbs.add_parser("get", help="show settings and who says so")
-    get.add_argument("keys", nargs="*", metavar="KEY", help="these (default: what is set)")
-    get.add_argument("--all", action="store_true", help="show defaults, too")
-    set_ = verbs.add_parser("set", help="change settings; running brokers take them over at once")
+    get = verbs.add_parser("get", help="show settings and their sources")
+    get.add_argument(
+        "keys", nargs="*", metavar="KEY", help="keys of settings (default: those that are set)"
+    )
+    get.add_argument("--all", action="store_true", help="show defaults too")
+    set_ = verbs.add_parser("set", help="change settings; running brokers apply them at once")
     set_.add_argument(
-        "changes", nargs="*", metavar="KEY=VALUE", help="also KEY+=VALUE and KEY-=VALUE of a list"
+        "changes",
+        nargs="*",
+        metavar="KEY=VALUE",
+        help="setting; KEY+=VALUE and KEY-=VALUE change a list",
     )
     add_change_arguments(set_)
     diff = verbs.add_parser(
-        "diff", help="show what differs from the defaults, or between two of a kind"
+        "diff", help="show differences from the defaults, or between two of a kind"
     )
     for verb in (get, set_, diff):
         whose = verb.add_mutually_exclusive_group(required=True)
-        whose.add_argument("--topic", action="append", default=[], metavar="NAME")
-        whose.add_argument("--broker", action="append", default=[], type=int, metavar="ID")
-        whose.add_argument("--cluster", action="store_true", help="what holds for every broker")
         whose.add_argument(
-            "--group", action="append", default=[], metavar="NAME", help="of consumers (KIP-848)"
+            "--topic", action="append", default=[], metavar="NAME", help="topic; may be repeated"
+        )
+        whose.add_argument(
+            "--broker",
+            action="append",
+            default=[],
+            type=int,
+            metavar="ID",
+            help="node.id of a broker; may be repeated",
+        )
+        whose.add_argument("--cluster", action="store_true", help="settings of all brokers")
+        whose.add_argument(
+            "--group",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="group of consumers; may be repeated",
         )
         whose.add_argument(
             "--client-metrics",
             action="append",
             default=[],
             metavar="NAME",
-            help="a subscription to metrics of clients",
+            help="subscription to metrics of clients; may be repeated",
         )
         whose.add_argument(
             "--loggers",
@@ -66,7 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             default=[],
             type=int,
             metavar="ID",
-            help="how much the loggers of a broker say, until it is started again",
+            help="node.id of a broker, for its log levels; may be repeated",
         )
         add_cluster_arguments(verb)
         add_format_argument(verb)

@@ -117,7 +117,7 @@ def add_change_arguments(parser: argparse.ArgumentParser, metavar: str = "KEY=VA
         action="append",
         default=[],
         metavar="KEY",
-        help="take a setting back, so that what stands above it holds; may be repeated",
+        help="remove a setting, so that the inherited value applies; may be repeated",
     )
     add_dry_run_argument(parser)
 
@@ -125,7 +125,7 @@ def add_change_arguments(parser: argparse.ArgumentParser, metavar: str = "KEY=VA
 def add_dry_run_argument(parser: argparse.ArgumentParser) -> None:
     """Add --dry-run."""
     parser.add_argument(
-        "--dry-run", action="store_true", help="show what would change and check it; change nothing"
+        "--dry-run", action="store_true", help="validate and show the changes without making them"
     )
 
 

@@ -32,14 +32,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla topic'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     create = verbs.add_parser("create", help="create topics")
-    create.add_argument("names", nargs="+", metavar="NAME")
+    create.add_argument("names", nargs="+", metavar="NAME", help="name of a topic to create")
     create.add_argument(
         "-p",
         "--partitions",
         type=int,
         default=-1,
         metavar="COUNT",
-        help="how many (default: the broker's num.partitions)",
+        help="number of partitions (default: the cluster's num.partitions)",
     )
     create.add_argument(
         "-r",
@@ -48,7 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=-1,
         metavar="COUNT",
-        help="on how many brokers (default: the broker's default.replication.factor)",
+        help="number of replicas of a partition (default: the cluster's "
+        "default.replication.factor)",
     )
     create.add_argument(
         "-c",
@@ -56,24 +57,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting of the topic; may be given more than once",
+        help="setting of the topic; may be repeated",
     )
     create.add_argument(
-        "--if-not-exists", action="store_true", help="a topic that is there is no error"
+        "--if-not-exists", action="store_true", help="succeed where the topic exists already"
     )
     create.add_argument(
         "--timeout",
         type=float,
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help="how long the controllers may take (default: %(default)g)",
+        help="time for the controllers to create them, in seconds (default: %(default)g)",
     )
     list_ = verbs.add_parser("list", help="list topics, with the bytes of all their replicas")
-    list_.add_argument("--internal", action="store_true", help="show internal topics too")
+    list_.add_argument("--internal", action="store_true", help="list internal topics too")
     describe = verbs.add_parser("describe", help="show a topic's partitions")
-    describe.add_argument("names", nargs="+", metavar="NAME")
+    describe.add_argument("names", nargs="+", metavar="NAME", help="name of a topic")
     delete = verbs.add_parser("delete", help="delete topics")
-    delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("names", nargs="+", metavar="NAME", help="name of a topic")
     changes = (*configure_changes(verbs), configure_reassign(verbs), configure_storage(verbs))
     for verb in (create, list_, describe, delete, *changes):
         add_cluster_arguments(verb)

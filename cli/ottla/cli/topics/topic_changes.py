@@ -34,39 +34,44 @@ NOBODY = -1
 def configure_changes(verbs: Any) -> list[argparse.ArgumentParser]:
     """Declare the verbs; return their parsers."""
     alter_ = verbs.add_parser("alter", help="change settings of topics")
-    alter_.add_argument("names", nargs="+", metavar="NAME")
+    alter_.add_argument("names", nargs="+", metavar="NAME", help="name of a topic")
     alter_.add_argument(
         "-c",
         "--config",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting; KEY+=VALUE and KEY-=VALUE change a list; may be repeated",
+        help="setting; KEY+=VALUE and KEY-=VALUE change a list; may be repeated",
     )
     add_change_arguments(alter_)
-    add = verbs.add_parser("add-partitions", help="give topics more partitions")
-    add.add_argument("names", nargs="+", metavar="NAME")
+    add = verbs.add_parser("add-partitions", help="add partitions to topics")
+    add.add_argument("names", nargs="+", metavar="NAME", help="name of a topic")
     count = add.add_mutually_exclusive_group(required=True)
-    count.add_argument("--by", type=int, metavar="COUNT", help="this many more")
-    count.add_argument("--to", type=int, metavar="COUNT", help="this many in all")
+    count.add_argument("--by", type=int, metavar="COUNT", help="number of partitions to add")
+    count.add_argument("--to", type=int, metavar="COUNT", help="number of partitions afterwards")
     add_dry_run_argument(add)
     trim_ = verbs.add_parser("trim", help="delete the oldest records")
-    trim_.add_argument("name", metavar="NAME")
+    trim_.add_argument("name", metavar="NAME", help="name of the topic")
     _add_partition_argument(trim_)
     upto = trim_.add_mutually_exclusive_group(required=True)
-    upto.add_argument("--before", type=int, metavar="OFFSET", help="all below this offset")
     upto.add_argument(
-        "--before-time", metavar="TIME", help="all before a time: 2026-07-31T12:00, or 36h ago"
+        "--before", type=int, metavar="OFFSET", help="offset of the first record to keep"
     )
-    upto.add_argument("--all", action="store_true", help="all that is committed")
+    upto.add_argument(
+        "--before-time",
+        metavar="TIME",
+        help="time of the first record to keep: 2026-07-31T12:00, or a duration before now "
+        "such as 36h",
+    )
+    upto.add_argument("--all", action="store_true", help="delete all committed records")
     add_dry_run_argument(trim_)
     elect_ = verbs.add_parser("elect", help="give leadership to each partition's first replica")
-    elect_.add_argument("names", nargs="*", metavar="NAME", help="(default: every topic)")
+    elect_.add_argument("names", nargs="*", metavar="NAME", help="names of topics (default: all)")
     _add_partition_argument(elect_)
     elect_.add_argument(
         "--unclean",
         action="store_true",
-        help="let any live replica lead where none does; acknowledged records may be lost",
+        help="elect any live replica where there is no leader; acknowledged records may be lost",
     )
     add_dry_run_argument(elect_)
     return [alter_, add, trim_, elect_]
@@ -278,7 +283,7 @@ def _add_partition_argument(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NUMBER",
-        help="this partition only; may be repeated",
+        help="number of a partition; may be repeated (default: all)",
     )
 
 

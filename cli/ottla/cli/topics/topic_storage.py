@@ -23,7 +23,7 @@ def configure_storage(
 ) -> argparse.ArgumentParser:
     """Declare the verb."""
     parser = verbs.add_parser("storage", help="show the bytes of a topic's replicas")
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="name of the topic")
     return parser
 
 

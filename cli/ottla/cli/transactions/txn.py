@@ -44,18 +44,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla txn'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     list_ = verbs.add_parser("list", help="list transactional ids and their states")
-    describe_ = verbs.add_parser(
-        "describe", help="show what coordinators know of transactional ids"
-    )
+    describe_ = verbs.add_parser("describe", help="show transactions by their transactional ids")
     producers_ = verbs.add_parser(
-        "producers", help="show who writes to partitions, and what is open"
+        "producers", help="show the producers of partitions, and their open transactions"
     )
     hanging_ = verbs.add_parser(
-        "find-hanging", help="find transactions that have no coordinator any more"
+        "find-hanging", help="find transactions without a coordinator that would end them"
     )
     abort_ = verbs.add_parser("abort", help="abort a hanging transaction in one partition")
     list_.add_argument(
-        "--state", action="append", default=[], help="only in such a state: Ongoing, …"
+        "--state",
+        action="append",
+        default=[],
+        help="state of the transactions, such as Ongoing; may be repeated (default: all)",
     )
     list_.add_argument(
         "--producer-id",
@@ -63,26 +64,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=int,
         metavar="N",
-        help="only of producers",
+        help="producer id; may be repeated (default: all)",
     )
-    list_.add_argument("--longer-than", metavar="TIME", help="only open for longer, such as 90s")
-    list_.add_argument("--match", metavar="REGEX", help="only ids that an expression (RE2) matches")
-    describe_.add_argument("ids", nargs="+", metavar="TRANSACTIONAL-ID")
-    producers_.add_argument("named", nargs="+", metavar="TOPIC[:PARTITION]")
+    list_.add_argument(
+        "--longer-than",
+        metavar="TIME",
+        help="minimum age of the open transactions, such as 90s (default: none)",
+    )
+    list_.add_argument(
+        "--match",
+        metavar="REGEX",
+        help="regular expression (RE2) of transactional ids (default: all)",
+    )
+    describe_.add_argument("ids", nargs="+", metavar="TRANSACTIONAL-ID", help="transactional id")
+    producers_.add_argument(
+        "named", nargs="+", metavar="TOPIC[:PARTITION]", help="topic or partition"
+    )
     hanging_.add_argument(
-        "named", nargs="*", metavar="TOPIC[:PARTITION]", help="default: all topics"
+        "named",
+        nargs="*",
+        metavar="TOPIC[:PARTITION]",
+        help="topics or partitions (default: all topics)",
     )
     hanging_.add_argument(
         "--longer-than",
         metavar="TIME",
-        help="without a record for longer (default: 20m, the longest timeout and five minutes)",
+        help="minimum time since the last record (default: 20m, the longest transaction "
+        "timeout and five minutes)",
     )
-    abort_.add_argument("named", metavar="TOPIC:PARTITION")
+    abort_.add_argument("named", metavar="TOPIC:PARTITION", help="partition")
     abort_.add_argument(
-        "--start-offset", required=True, type=int, metavar="N", help="where it begins (OPEN-FROM)"
+        "--start-offset",
+        required=True,
+        type=int,
+        metavar="N",
+        help="first offset of the transaction, as OPEN-FROM of 'ottla txn producers'",
     )
     abort_.add_argument(
-        "--force", action="store_true", help="also one that its coordinator may still commit"
+        "--force", action="store_true", help="abort it although its coordinator may still commit it"
     )
     for verb in (list_, describe_, producers_, hanging_, abort_):
         add_cluster_arguments(verb)

@@ -8,6 +8,7 @@ import sys
 from getpass import getpass
 from pathlib import Path
 
+from ottla.cli.terminal import reason_of
 from ottla.model.errors import ConfigError
 
 PASSWORD_VARIABLE = "OTTLA_PASSWORD"  # the name of a variable
@@ -19,7 +20,9 @@ def read_password(path: str | None, user: str) -> str:
         try:
             password = Path(path).read_text().removesuffix("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("--password-file", f"{path} cannot be read: {error}") from None
+            raise ConfigError(
+                "--password-file", f"{path} cannot be read: {reason_of(error)}"
+            ) from None
     elif PASSWORD_VARIABLE in os.environ:
         password = os.environ[PASSWORD_VARIABLE]
     elif sys.stdin.isatty():

@@ -25,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla user'."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     list_ = verbs.add_parser("list", help="list users and their credentials")
-    add = verbs.add_parser("add", help="give a user a password, or another one")
-    delete = verbs.add_parser("delete", help="take a user's credentials away")
+    add = verbs.add_parser("add", help="set the password of a user")
+    delete = verbs.add_parser("delete", help="delete the credentials of a user")
     for verb in (add, delete):
         verb.add_argument("user", metavar="USER", help="name of the user")
     add.add_argument(
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--iterations",
         type=int,
         default=ITERATIONS_DEFAULT,
-        help="work of each login, 4096 to 16384 (default: %(default)s)",
+        help="iterations of the hash, 4096 to 16384 (default: %(default)s)",
     )
     add.add_argument(
         "--password-file",
@@ -47,7 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"file with the password (default: {PASSWORD_VARIABLE}, else a prompt)",
     )
     delete.add_argument(
-        "--mechanism", choices=tuple(SCRAM_BY_NAME), help="default: all that the user has"
+        "--mechanism",
+        choices=tuple(SCRAM_BY_NAME),
+        help="mechanism to delete the credentials of (default: all of them)",
     )
     for verb in (list_, add, delete):
         add_cluster_arguments(verb)

@@ -36,14 +36,14 @@ def configure_remove(verbs: Any) -> argparse.ArgumentParser:
         "interrupted is resumed by the same command. Exit codes: 0 removed, 1 refused, 2 the "
         "broker was not stopped in time.",
     )
-    parser.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
-    parser.add_argument("--yes", action="store_true", help="do it (else: show it)")
+    parser.add_argument("id", type=int, metavar="ID", help="node.id of the broker")
+    parser.add_argument("--yes", action="store_true", help="make the changes (default: show them)")
     parser.add_argument(
         "--stop-timeout",
         type=float,
         default=STOP_TIMEOUT_S,
         metavar="SECONDS",
-        help="time to wait for the operator to stop the broker (default: 600)",
+        help="time to wait until the broker is stopped, in seconds (default: 600)",
     )
     return parser
 

@@ -25,11 +25,11 @@ def configure_unregister(verbs: Any) -> argparse.ArgumentParser:
         "unregister",
         help="remove a stopped broker that holds no replica from the cluster's metadata",
     )
-    parser.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
+    parser.add_argument("id", type=int, metavar="ID", help="node.id of the broker")
     parser.add_argument(
         "--force",
         action="store_true",
-        help="even if it runs or is named as a replica; one that runs must be started again",
+        help="unregister it although it runs or has replicas; one that runs must be restarted",
     )
     return parser
 
