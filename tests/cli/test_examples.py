@@ -85,16 +85,6 @@ def test_every_argument_says_what_it_is() -> None:
     assert silent == []
 
 
-def test_every_repeatable_option_says_so() -> None:
-    silent = [
-        f"{parser.prog} {action.option_strings}"
-        for parser in all_parsers()
-        for action in parser._actions
-        if isinstance(action, argparse._AppendAction) and "be repeated" not in (action.help or "")
-    ]
-    assert silent == []
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
