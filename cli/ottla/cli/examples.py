@@ -112,6 +112,7 @@ EXAMPLES = {
     "ottla bench telemetry": "ottla bench telemetry --connections 1000 --seconds 30",
     "ottla bench beside": "ottla bench beside --kafka kafka-jars --rows produce,fetch",
     "ottla bench transactions": "ottla bench transactions --brokers 3",
+    "ottla bench authorizer": "ottla bench authorizer",
     "ottla bench start": "ottla bench start --rounds 10",
     "ottla bench failover": "ottla bench failover --rounds 5",
     "ottla bench replication": "ottla bench replication --rounds 3",
