@@ -97,6 +97,14 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
         action="store_true",
         help="show progress until every reassignment is complete, as --execute does",
     )
+    _add_throttle_arguments(parser)
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return when the reassignments have started"
+    )
+    return parser
+
+
+def _add_throttle_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--throttle",
         metavar="RATE",
@@ -111,10 +119,6 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
         help="with --log-dir and --execute: limit in bytes per second on each broker "
         "(default: none)",
     )
-    parser.add_argument(
-        "--no-wait", action="store_true", help="return when the reassignments have started"
-    )
-    return parser
 
 
 async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
