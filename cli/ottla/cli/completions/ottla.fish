@@ -9,14 +9,14 @@ function __ottla_row
     set -g __ottla_argument ''
     switch "$argv"
         case ''
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'help'
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -127,6 +127,36 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
             set -g __ottla_values '--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
+            set -g __ottla_argument ''
+        case 'token'
+            set -g __ottla_verbs 'create' 'list' 'renew' 'end'
+            set -g __ottla_summaries 'make a token for the user who asks' 'list tokens, without what they are proven by' 'let a token hold for longer' 'end a token at once, and its sessions'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'token create'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--renewer' '--for' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--renewer=' '--for=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'token list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--owner' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--owner=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'token renew'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--for' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
+            set -g __ottla_values '--for=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
+            set -g __ottla_argument ''
+        case 'token end'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
             set -g __ottla_argument ''
         case 'acl'
             set -g __ottla_verbs 'list' 'create' 'delete' 'explain'

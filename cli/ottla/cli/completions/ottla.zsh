@@ -6,12 +6,12 @@ _ottla_row() {
   ottla_verbs=() ottla_options=() ottla_values=() ottla_argument=''
   case $1 in
     '')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
     'help')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
@@ -104,6 +104,31 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
       ottla_values=('--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
+      ottla_argument='' ;;
+    'token')
+      ottla_verbs=('create:make a token for the user who asks' 'list:list tokens, without what they are proven by' 'renew:let a token hold for longer' 'end:end a token at once, and its sessions')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'token create')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--renewer' '--for' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--renewer=' '--for=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'token list')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--owner' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--owner=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'token renew')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--for' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
+      ottla_values=('--for=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
+      ottla_argument='' ;;
+    'token end')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
       ottla_argument='' ;;
     'acl')
       ottla_verbs=('list:list entries' 'create:allow or deny something' 'delete:delete entries' 'explain:show which entry decides what a user asks')
