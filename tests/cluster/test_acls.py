@@ -234,6 +234,43 @@ def test_a_super_user_needs_no_entry(secured: Processes) -> None:
     assert {"shop-orders", "shop-bills", "shop-mail"} <= set(found)
 
 
+def test_a_transaction_over_two_brokers_needs_what_its_producer_uses(secured: Processes) -> None:
+    """Brokers ask each other for partitions and markers, as the user by whom they log in."""
+    topics = ("shop-orders", "shop-mail")
+    grant(
+        secured,
+        binding("eve", AclOperation.WRITE, "eve", ResourceType.TRANSACTIONAL_ID),
+        *(binding("eve", AclOperation.WRITE, topic) for topic in topics),
+    )
+    producer = Producer(login(secured, "eve", **{"transactional.id": "eve"}))
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for topic in topics:
+        producer.produce(topic, b"in a transaction")
+    producer.commit_transaction(TIMEOUT_S)
+    reader = Consumer(
+        login(
+            secured,
+            "admin",
+            **{
+                "group.id": "reader",
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            },
+        )
+    )
+    reader.subscribe(list(topics))
+    found: list[str] = []
+    while len(found) < len(topics):
+        message = reader.poll(TIMEOUT_S)
+        assert message is not None
+        assert message.error() is None
+        if message.value() == b"in a transaction":
+            found.append(message.topic())
+    reader.close()
+    assert sorted(found) == sorted(topics)
+
+
 class Steady:
     """A producer and a consumer of a user that work until they are stopped, in threads."""
 

@@ -1,4 +1,4 @@
-"""Twelve short paths through the code whose instructions the gate counts.
+"""Fourteen short paths through the code whose instructions the gate counts.
 
 The requests run through a whole broker core behind one connection (`MiniBroker`): frame, header,
 handler, partition, answer.  Its log lies on a disk in memory and its clock stands, so that a count
@@ -6,12 +6,25 @@ means the same on every machine; what sockets, the kernel and real files cost is
 """
 
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
+from ottla.broker.network.dispatch import ANONYMOUS, principal_of
 from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, MiniBroker, id_of
+from ottla.metadata.acl_table import AclTable
+from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.acls import (
+    WILDCARD,
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from ottla.model.ids import Epoch
 from ottla.model.limits import MIB
 from ottla.model.quota_limits import CLIENT_ID, QuotaEntity
+from ottla.model.settings.authorizer import AuthorizerConfig
 from ottla.model.settings.quotas import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from ottla.storage.log import Log
 from ottla.wire.batch import parse_header
@@ -67,8 +80,12 @@ def paths() -> dict[str, Path]:
         "produce small": _request(small, _produce(build_batch(SMALL_BATCH)), PRODUCE_VERSION),
         "produce, 1 limit": _request(_limited(1), _produce(batch), PRODUCE_VERSION),
         "produce, 10k": _request(_limited(10_000), _produce(batch), PRODUCE_VERSION),
+        "produce, 10k ACLs": _request(
+            _guarded(MiniBroker(frame_bytes_max=MIB)), _produce(batch), PRODUCE_VERSION
+        ),
         "produce 128 KiB": _request(large, _produce(build_batch(LARGE_BATCH)), PRODUCE_VERSION),
         "fetch small": _request(_filled(SMALL_BATCH), _fetch(), FETCH_VERSION),
+        "fetch, 10k ACLs": _request(_guarded(_filled(SMALL_BATCH)), _fetch(), FETCH_VERSION),
         "fetch 128 KiB": _request(_filled(LARGE_BATCH), _fetch(), FETCH_VERSION),
         "metadata": _request(
             small,
@@ -105,6 +122,26 @@ def _limited(count: int) -> MiniBroker:
     broker.core.quotas.set_quotas(
         {(QuotaEntity(CLIENT_ID, False, name),): limits for name in names}
     )
+    return broker
+
+
+def _guarded(broker: MiniBroker) -> MiniBroker:
+    """Have a broker decide by entries for ten thousand topics, and one for ours."""
+    names = (TOPIC, *(f"other-{number}" for number in range(10_000)))
+    entries = {
+        UUID(int=at): AclEntry(
+            resource_type=ResourceType.TOPIC,
+            resource_name=name,
+            pattern_type=PatternType.LITERAL,
+            principal=principal_of(ANONYMOUS),
+            host=WILDCARD,
+            operation=AclOperation.ALL,
+            permission=AclPermission.ALLOW,
+        )
+        for at, name in enumerate(names, 1)
+    }
+    acls = AclTable().with_entries(entries)
+    broker.core.authorization.use(StandardAuthorizer(AuthorizerConfig(), acls=acls))
     return broker
 
 

@@ -132,7 +132,9 @@ class BrokerCore:
         by_acls = None
         if config.authorizer.is_on:
             by_acls = StandardAuthorizer(config.authorizer, AuditLog(clock.monotonic_ms))
-        self.authorization = Authorization(self._topic_name, dispatcher.times.note_refusal, by_acls)
+        self.authorization = Authorization(
+            self.table.topic_name, dispatcher.times.note_refusal, by_acls
+        )
         dispatcher.gates = self.authorization
         self.replication_quotas = ReplicationQuotas(config, clock.monotonic_ms)
         self.authenticators = authenticators or Authenticators(config, rng, clock)
@@ -152,10 +154,6 @@ class BrokerCore:
             has_authorizer=self.config.authorizer.is_on,
             shows_certificate=self.config.dial_tls is not None,
         )
-
-    def _topic_name(self, topic_id: UUID) -> str | None:
-        topic = self.table.image.topics.get(topic_id)
-        return None if topic is None else topic.name
 
     def _custom_limits(self) -> Callable[[str], CustomLimits] | None:
         name = self.config.quotas.callback_class

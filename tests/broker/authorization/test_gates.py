@@ -10,7 +10,15 @@ from ottla.broker.network.steps import run_through
 from ottla.model.acls import CLUSTER_NAME
 from ottla.model.authorizer import AllowAll
 from ottla.model.errors import ErrorCode
-from ottla.wire.apis import API, DELETE_GROUPS, DESCRIBE_GROUPS, OFFSET_COMMIT, request_class
+from ottla.wire import apis
+from ottla.wire.apis import (
+    API,
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    OFFSET_COMMIT,
+    request_class,
+    response_class,
+)
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.offset_commit_request import (
@@ -151,6 +159,14 @@ def test_one_of_two_operations_is_enough_and_only_the_last_is_logged(
     authorizer.logged.clear()
     guarded.authorization.serve(guarded.call(27, 1).context, request, lambda *_: None)
     assert authorizer.logged == [("CLUSTER_ACTION", "CLUSTER", CLUSTER_NAME)]
+
+
+def test_a_refusal_names_the_client_and_what_it_lacks(guarded: World) -> None:
+    key = apis.DESCRIBE_CLIENT_QUOTAS
+    call = guarded.run(lambda *_: None, guarded.call(key, 1), request_class(key)())
+    answer = call.response(response_class(key))
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert answer.error_message == "User:ANONYMOUS is not allowed describe configs on cluster"
 
 
 def test_without_an_authorizer_nothing_is_asked() -> None:

@@ -18,7 +18,7 @@ from ottla.broker.authorization.refusals import refused
 from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.broker.network.steps import Answer, StepPace, Steps, begun
 from ottla.model.errors import ErrorCode
-from ottla.wire.api_permissions import AnyOf, ApiPermission, Decider, Need, Scope
+from ottla.wire.api_permissions import AnyOf, ApiPermission, Decider, Need, Scope, When
 from ottla.wire.apis import response_class
 
 TopicName = Callable[[UUID], str | None]
@@ -50,6 +50,10 @@ class Gate:
             self._each += each
             if each:
                 self._instead += [need for need in needs if need.scope is Scope.REQUEST]
+        self._only: Need | None = None
+        """What each part needs, where that is one thing and always needed."""
+        if len(self._each) == 1 and self._each[0].when is When.ALWAYS:
+            self._only = self._each[0]
         self.is_open = not self._whole and not self._each
         """Whether nothing is asked before the handler."""
 
@@ -67,7 +71,40 @@ class Gate:
         handler: Handler,
     ) -> HandlerResult:
         """Refuse the request, or have what is allowed of it served."""
+        if self._is_allowed_at_once(context, request, permissions):
+            return handler(context, request)
         return begun(self._serve(context, request, permissions, handler))
+
+    def _is_allowed_at_once(
+        self, context: RequestContext, request: Any, permissions: RequestPermissions
+    ) -> bool:
+        """Return whether a request of one resource or two is allowed, as most are: without steps.
+
+        What was decided here is not decided, or logged, once more in the steps.
+        """
+        for needs in self._whole:
+            need = needs[0]
+            if len(needs) > 1:
+                return False
+            if need.when is not When.ALWAYS and not CONDITIONS[need.when](context, request, None):
+                continue
+            name = getattr(request, need.named_by) if need.named_by else ""
+            if not (isinstance(name, str) and permissions.has(need, name)):
+                return False
+        elements = self._elements
+        if elements is None or not self._each:
+            return True
+        if self._instead or context.header.api_version < elements.lists_from:
+            return False
+        parts = getattr(request, elements.field)
+        if len(parts) != 1:
+            return False
+        name = elements.name_of(parts[0]) or self._name_by_id(parts[0])
+        if name is None:
+            return True
+        if self._only is not None:
+            return permissions.allows(self._only.operation, self._only.resource, name)
+        return self._refusing(context, request, permissions, parts[0], name) is None
 
     def _serve(
         self,
@@ -78,17 +115,17 @@ class Gate:
     ) -> Answer:
         pace = StepPace()
         for needs in self._whole:
-            code = yield from _refusal(context, request, permissions, needs, pace)
-            if code is not ErrorCode.NONE:
-                return (yield from self._refuse(context, request, code))
+            need = yield from _refusal(context, request, permissions, needs, pace)
+            if need is not None:
+                return (yield from self._refuse(context, request, permissions, need))
         elements = self._elements
         if elements is None or not self._each:
             return handler(context, request)
         if context.api_version < elements.lists_from:
             name = getattr(request, elements.single)
-            code = self._code_of(context, request, permissions, request, name)
-            if code is not ErrorCode.NONE:
-                return (yield from self._refuse(context, request, code))
+            need = self._refusing(context, request, permissions, request, name)
+            if need is not None:
+                return (yield from self._refuse(context, request, permissions, need))
             return handler(context, request)
         if any(permissions.has(need, "", is_logged=False) for need in self._instead):
             return handler(context, request)
@@ -108,14 +145,14 @@ class Gate:
         places: list[Any] = []
         for part in getattr(request, elements.field):
             name = elements.name_of(part) or self._name_by_id(part)
-            code = ErrorCode.NONE
+            need = None
             if name is not None:
-                code = self._code_of(context, request, permissions, part, name)
-            if code is ErrorCode.NONE:
+                need = self._refusing(context, request, permissions, part, name)
+            if need is None:
                 allowed.append(part)
             else:
-                self._note(self._key, code)
-                places.append((yield from elements.place_of(part, code, pace)))
+                self._note(self._key, need.code)
+                places.append((yield from elements.place_of(part, need.code, pace)))
             if pace.is_due():
                 yield
         if not places:
@@ -134,24 +171,28 @@ class Gate:
         topic_id = getattr(part, "topic_id", None)
         return "" if topic_id is None else self._name_of(topic_id)
 
-    def _code_of(
+    def _refusing(
         self,
         context: RequestContext,
         request: Any,
         permissions: RequestPermissions,
         part: Any,
         name: str,
-    ) -> ErrorCode:
-        """Return why a part is refused, NONE if it is not."""
+    ) -> Need | None:
+        """Return what a part lacks, None if it is allowed."""
         for need in self._each:
-            if CONDITIONS[need.when](context, request, part) and not permissions.has(need, name):
-                return need.code
-        return ErrorCode.NONE
+            is_needed = need.when is When.ALWAYS or CONDITIONS[need.when](context, request, part)
+            if is_needed and not permissions.has(need, name):
+                return need
+        return None
 
-    def _refuse(self, context: RequestContext, request: Any, code: ErrorCode) -> Answer:
-        response = yield from refused(request, code, context.api_version)
+    def _refuse(
+        self, context: RequestContext, request: Any, permissions: RequestPermissions, need: Need
+    ) -> Answer:
+        reason = f"{permissions.principal} is not allowed {spoken(need)}"
+        response = yield from refused(request, need.code, context.api_version, reason)
         if not getattr(response, "error_code", 0):
-            self._note(self._key, code)
+            self._note(self._key, need.code)
         if getattr(request, "acks", None) == 0:
             # There is no answer to put the error into: the producer sees it as a hang-up.
             context.close_connection()
@@ -165,11 +206,11 @@ def _refusal(
     permissions: RequestPermissions,
     needs: tuple[Need, ...],
     pace: StepPace,
-) -> Steps[ErrorCode]:
-    """Return why the whole request is refused, NONE if it is not."""
+) -> Steps[Need | None]:
+    """Return what the whole request lacks, None if it is allowed."""
     applying = [need for need in needs if CONDITIONS[need.when](context, request, None)]
     if not applying:
-        return ErrorCode.NONE
+        return None
     for need in applying:
         is_last = need is applying[-1]
         named: Any = getattr(request, need.named_by) if need.named_by else ""
@@ -180,8 +221,14 @@ def _refusal(
             if pace.is_due():
                 yield
         if is_allowed:
-            return ErrorCode.NONE
-    return applying[-1].code
+            return None
+    return applying[-1]
+
+
+def spoken(need: Need) -> str:
+    """Return an operation on a resource as a person reads it, such as `alter configs on topic`."""
+    words = f"{need.operation.name} on {need.resource.name}"
+    return words.replace("_", " ").lower()
 
 
 def _put_into(field: str, places: list[Any], response: Any) -> None:

@@ -84,10 +84,11 @@ class RequestPermissions:
 
     def has(self, need: Need, name: str, *, is_logged: bool = True) -> bool:
         """Return whether what a row of the table needs is allowed on a resource."""
-        if need.is_somewhere:
-            return self._in_force.authorizer.is_allowed_somewhere(
-                self.principal, self.host, need.operation, need.resource
-            )
-        if need.resource is ResourceType.CLUSTER:
+        resource = need.resource
+        if resource is ResourceType.CLUSTER:
             name = CLUSTER_NAME
-        return self.allows(need.operation, need.resource, name, is_logged=is_logged)
+        if not need.is_somewhere:
+            return self.allows(need.operation, resource, name, is_logged=is_logged)
+        return self._in_force.authorizer.is_allowed_somewhere(
+            self.principal, self.host, need.operation, resource
+        )

@@ -29,8 +29,11 @@ ERROR_OF_ALL_FROM = 2
 """The first version of OffsetFetch with an error of the whole."""
 
 
-def refused(request: Message, code: ErrorCode, version: int) -> Steps[Message]:
-    """Return the answer to a request of which nothing is served."""
+def refused(request: Message, code: ErrorCode, version: int, reason: str) -> Steps[Message]:
+    """Return the answer to a request of which nothing is served.
+
+    The reason is told where the answer has room for it.
+    """
     key = request.API_KEY
     special = _SPECIAL.get(key)
     if special is not None:
@@ -39,6 +42,8 @@ def refused(request: Message, code: ErrorCode, version: int) -> Steps[Message]:
     response = kind()
     if hasattr(response, "error_code"):
         response.error_code = code
+        if hasattr(response, "error_message"):
+            response.error_message = reason
         return response
     elements = ELEMENTS[key]
     places = getattr(response, elements.into)

@@ -38,14 +38,13 @@ from ottla.broker.logs.fetch_session import (
 )
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
 from ottla.broker.logs.waiting_fetch import waiting
-from ottla.broker.network.dispatch import RequestContext
+from ottla.broker.network.dispatch import Permissions, RequestContext
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.steps import STEP_COST, Answer, StepPace, Steps
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.metadata.image import MetadataImage
 from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
@@ -141,10 +140,10 @@ class Fetch:
         for target in due:
             try:
                 partition = target.partition
-                if permissions is not None:
-                    check_readable(permissions, target, api.image)
                 if partition is None or partition.is_removed:
-                    partition = api.resolve(target, limits)
+                    partition = api.resolve(target, limits, permissions)
+                if permissions is not None:
+                    check_readable(permissions, partition.topic)
                 is_throttled = is_limited and may_be_held_back(partition, limits.replica_id)
                 is_held = is_throttled and is_exceeded
                 bytes_max = min(target.partition_bytes_max, left)
@@ -434,10 +433,6 @@ class FetchApi:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
-    def image(self) -> MetadataImage:
-        """Return the image that says what the topics are called."""
-        return self.table.image
-
     def is_registered(self, limits: FetchLimits) -> bool:
         """Return whether a broker of that id and epoch is in the metadata image (KIP-903).
 
@@ -491,11 +486,22 @@ class FetchApi:
                 self._listen(target)
         return session
 
-    def resolve(self, target: FetchTarget, limits: FetchLimits) -> Partition:
-        """Find a target's partition, and hear of its events; refuse when it is not here."""
+    def resolve(
+        self, target: FetchTarget, limits: FetchLimits, permissions: Permissions | None
+    ) -> Partition:
+        """Find a target's partition, and hear of its events; refuse when it is not here.
+
+        Of a topic that the client may not read it is not told whether it is here.
+        """
         self._let_go(target)
         target.partition = None
-        target.partition = partition = find_partition(self.table, target, limits)
+        try:
+            target.partition = partition = find_partition(self.table, target, limits)
+        except RefusedError:
+            name = target.topic or self.table.topic_name(target.topic_id)
+            if permissions is not None and name is not None:
+                check_readable(permissions, name)
+            raise
         self._listen(target)
         return partition
 

@@ -6,14 +6,13 @@ epoch it fetched last is told where its log parts from ours (KIP-595's divergenc
 given records that do not follow on its own.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.network.dispatch import Permissions
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.metadata.image import MetadataImage
 from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset
@@ -170,21 +169,9 @@ def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[TargetKey, F
     }
 
 
-def check_readable(
-    permissions: Permissions, target: FetchTarget, image: Callable[[], MetadataImage]
-) -> None:
-    """Refuse a partition of a topic that the consumer may not read at the moment.
-
-    A topic id that no topic has is refused later, as an unknown one.
-    """
-    partition = target.partition
-    name = target.topic or (None if partition is None else partition.topic)
-    if name is None:
-        topic = image().topics.get(target.topic_id)
-        if topic is None:
-            return
-        name = topic.name
-    if not permissions.allows(AclOperation.READ, ResourceType.TOPIC, name):
+def check_readable(permissions: Permissions, topic: str) -> None:
+    """Refuse a partition of a topic that the consumer may not read at the moment."""
+    if not permissions.allows(AclOperation.READ, ResourceType.TOPIC, topic):
         raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 

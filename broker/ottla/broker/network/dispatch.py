@@ -19,7 +19,7 @@ returns, and for a coroutine until it ends.
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ottla.broker.network.guard import ConnectionGuard
@@ -89,6 +89,7 @@ ANONYMOUS = "ANONYMOUS"
 """The user of clients that are not authenticated, as Kafka calls it."""
 
 
+@lru_cache(maxsize=1_024)
 def principal_of(user: str) -> str:
     """Return a user as Kafka writes a principal."""
     return f"User:{user}"

@@ -47,6 +47,11 @@ class PartitionTable:
             if self.by_name.get(partition.topic) is indexed:
                 del self.by_name[partition.topic]
 
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic, None for an id that no topic has."""
+        topic = self.image.topics.get(topic_id)
+        return None if topic is None else topic.name
+
     def find(self, topic: str, index: int) -> Partition:
         """Return the local partition; else refuse as fits what the image knows of it."""
         indexed = self.by_name.get(topic)

@@ -21,7 +21,7 @@ from ottla.cli.common import (
 from ottla.cli.terminal import Colour, clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
-from ottla.model.errors import ConfigError, RefusedError
+from ottla.model.errors import ConfigError, RefusedError, code_of
 from ottla.storage.disk_room import amount
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse, RecoveringLogDir
@@ -162,6 +162,8 @@ def recovery_text(row: RecoveringLogDir, done_before: int) -> str:
 async def _starting(admin: Admin) -> dict[str, Any]:
     """A broker that is not running yet answers only for itself."""
     node = await admin.cluster.request(DescribeNodeRequest(), DescribeNodeResponse)
+    if node.error_code:
+        raise RefusedError(code_of(node.error_code), node.error_message)
     reason = f"broker {node.node_id} is not serving yet: {node.state}"
     if any(row.bytes_done < row.bytes_total for row in node.recovery):
         await trio.sleep(RATE_INTERVAL_S)

@@ -14,7 +14,7 @@ from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import QuorumReplica
 from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.network.connection import ConnectionLostError, open_connection
-from ottla.model.errors import OttlaError, RefusedError
+from ottla.model.errors import OttlaError, RefusedError, code_of
 from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.resources import ConfigKind
 from ottla.storage.meta_properties import uuid_to_text
@@ -249,6 +249,9 @@ async def _ask_node(broker: SurveyedBroker) -> None:
         return
     except OttlaError as error:
         broker.failure = str(error)
+        return
+    if node.error_code:
+        broker.failure = str(RefusedError(code_of(node.error_code), node.error_message))
         return
     if node.node_id != broker.id:
         broker.failure = f"{broker.address} is broker {node.node_id}"
