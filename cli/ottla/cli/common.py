@@ -24,6 +24,8 @@ BOOTSTRAP_DEFAULT = "localhost:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 PROFILE_VARIABLE = "OTTLA_PROFILE"
 CLUSTER_FILE = "cluster.json"
+CLIENT_FILE = "client.properties"
+"""Settings for clients of a secure local cluster."""
 NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id": str}
 """What a node of a cluster's file may have."""
 
@@ -85,16 +87,12 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Return the addresses a command was told, or those of the directory's cluster.
 
     The first that is given counts: --bootstrap-server or --dir, --profile, OTTLA_BOOTSTRAP, the
-    profile of OTTLA_PROFILE, the directory that is there.  What this task asks from now on is asked
-    as the user of --command-config, else of the profile.
+    profile of OTTLA_PROFILE, the file of --command-config, the directory that is there.  What this
+    task asks from now on is asked as the user of --command-config, else of the profile, else of a
+    secure local cluster.
     """
     profile = _profile_of(arguments)
-    if arguments.command_config:
-        from ottla.cli.profiles import read_settings
-
-        use_login(read_settings(Path(arguments.command_config), "--command-config"))
-    elif profile is not None:
-        use_login(profile.settings, f"profile {profile.name}: ")
+    told = _use_login_of(arguments, profile)
     text: str | None = arguments.bootstrap_server
     source = "--bootstrap-server"
     if text is None and arguments.profile and profile is not None:
@@ -103,6 +101,8 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         text, source = os.environ[BOOTSTRAP_VARIABLE], BOOTSTRAP_VARIABLE
     if text is None and profile is not None and profile.bootstrap:
         text, source = profile.bootstrap, f"bootstrap of profile {profile.name}"
+    if text is None and arguments.dir is None and told:
+        text, source = told, f"bootstrap.servers in {arguments.command_config}"
     if text is None:
         path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLUSTER_FILE
         if path.exists():
@@ -117,6 +117,32 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         raise ConfigError(
             source, f"is {text!r}; it must be host:port, several with commas"
         ) from None
+
+
+def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> str | None:
+    """Ask as the user who is named; return the addresses that a file of --command-config has."""
+    path, source = arguments.command_config, "--command-config"
+    if not path and profile is not None:
+        use_login(profile.settings, f"profile {profile.name}: ")
+        return None
+    if not path:
+        path, source = _client_file_of(arguments), "--dir"
+    if not path:
+        return None
+    from ottla.cli.profiles import read_settings
+
+    settings = dict(read_settings(Path(path), source))
+    bootstrap = settings.pop("bootstrap.servers", None)
+    use_login(settings)
+    return bootstrap if arguments.command_config else None
+
+
+def _client_file_of(arguments: argparse.Namespace) -> Path | None:
+    """Return the settings of clients of the local cluster that is meant, if it is a secure one."""
+    if arguments.bootstrap_server or (arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE)):
+        return None
+    path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLIENT_FILE
+    return path if path.exists() else None
 
 
 def _profile_of(arguments: argparse.Namespace) -> "Profile | None":

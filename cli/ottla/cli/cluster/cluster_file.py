@@ -9,14 +9,19 @@ import os
 import socket
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.cli.common import CLUSTER_FILE, read_cluster_file
 from ottla.model.errors import ConfigError
+from ottla.model.install_hint import install_hint
 from ottla.model.settings.sasl import is_sasl_key
 from ottla.model.settings.security import PROTOCOL_MAP
 from ottla.node.clock_driver import RealRng
 from ottla.node.local_nodes_driver import free_port, free_ports
 from ottla.storage.meta_properties import uuid_to_text
+
+if TYPE_CHECKING:
+    from ottla.cli.security.secure_cluster import SecureCluster
 
 FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
@@ -69,6 +74,8 @@ class ClusterPlan:
     is_formatted: bool = False
     """Once formatted, never again: a controller that lost its directory lost its vote."""
     settings: dict[str, str] = field(default_factory=dict)
+    secure: "SecureCluster | None" = None
+    """Its certificates and users, where it asks who everyone is."""
 
     @property
     def bootstrap(self) -> str:
@@ -85,6 +92,7 @@ class ClusterPlan:
             "cluster_id": self.cluster_id,
             "min_insync_replicas": self.min_insync_replicas,
             "formatted": self.is_formatted,
+            "secure": self.secure is not None,
             "controllers": [asdict(node) for node in self.controllers],
             "brokers": [asdict(node) for node in self.brokers],
         }
@@ -114,10 +122,11 @@ class ClusterPlan:
                 "listeners": f"CONTROLLER://{node.address}",
                 "metadata.log.dir": node.dir,
                 "log.file": str(log_file_of("controller", node)),
+                **(self.secure.controller_settings(node.id, node.address) if self.secure else {}),
                 **of_controllers,
                 **self._own_settings(index),
             }
-            _write_properties(properties_of("controller", node), texts)
+            self._write_properties(properties_of("controller", node), texts)
         for index, node in enumerate(self.brokers):
             texts = {
                 "process.roles": "broker",
@@ -129,10 +138,18 @@ class ClusterPlan:
                 "transaction.state.log.replication.factor": str(min(REPLICAS_DEFAULT, count)),
                 "transaction.state.log.min.isr": str(self.min_insync_replicas),
                 "group.initial.rebalance.delay.ms": "0",
+                **(self.secure.broker_settings(node.id, node.address) if self.secure else {}),
                 **shared,
                 **self._own_settings(index),
             }
-            _write_properties(properties_of("broker", node), texts)
+            self._write_properties(properties_of("broker", node), texts)
+
+    def _write_properties(self, path: Path, texts: dict[str, str]) -> None:
+        text = "".join(f"{key}={_escaped(value)}\n" for key, value in texts.items())
+        if self.secure is None:
+            path.write_text(text)
+        else:
+            self.secure.write_private(path, text)
 
     def _own_settings(self, index: int) -> dict[str, str]:
         """Return what nodes of one machine cannot share, brokers first and then controllers."""
@@ -151,9 +168,15 @@ def log_file_of(role: str, node: ListedNode) -> Path:
 
 
 def make_plan(
-    directory: Path, *, host: str, port: int | None, controllers: int | None, brokers: int | None
+    directory: Path,
+    *,
+    host: str,
+    port: int | None,
+    controllers: int | None,
+    brokers: int | None,
+    is_secure: bool = False,
 ) -> ClusterPlan:
-    """Plan a cluster in `directory`, or take up the one that is there.
+    """Plan a cluster in `directory`, or take up the one that is there, secure if it was made so.
 
     Without a `port` the first broker has the one it had, or the default; 0 means one that is free.
     Without numbers there is one of each, or as many as there are.
@@ -162,6 +185,13 @@ def make_plan(
     if existing.exists():
         plan = _taken_up(directory, existing, host, port)
         _check_counts(plan, controllers, brokers)
+        if is_secure and plan.secure is None:
+            raise ConfigError(
+                "--secure",
+                f"the cluster of {directory} was begun without; start another with --dir, or see "
+                "docs/security.md for how a cluster changes over",
+            )
+        _make_secure(plan)
         return plan
     controllers, brokers = controllers or 1, brokers or 1
     port = PORT_DEFAULT if port is None else port
@@ -172,7 +202,7 @@ def make_plan(
     for broker_port in broker_ports:
         check_port(host, broker_port)
     rng = RealRng()
-    return ClusterPlan(
+    plan = ClusterPlan(
         directory=directory,
         host=host,
         controllers=[
@@ -195,6 +225,32 @@ def make_plan(
         cluster_id=uuid_to_text(rng.uuid()),
         min_insync_replicas=MIN_INSYNC_OF_THREE if brokers >= REPLICAS_DEFAULT else 1,
     )
+    if is_secure:
+        plan.secure = _opened(directory)
+        _make_secure(plan)
+    return plan
+
+
+def _opened(directory: Path) -> "SecureCluster":
+    """Return the certificates and users of a directory; ConfigError without what makes them."""
+    try:
+        from ottla.cli.security.secure_cluster import open_secure_cluster
+    except ImportError:
+        hint = install_hint("secure")
+        raise ConfigError(
+            "--secure", f"needs cryptography, which is not installed; install it with: {hint}"
+        ) from None
+    return open_secure_cluster(directory)
+
+
+def _make_secure(plan: ClusterPlan) -> None:
+    """Give nodes that have none their certificates, and clients their settings."""
+    if plan.secure is None:
+        return
+    nodes = [("controller", node.id) for node in plan.controllers]
+    nodes += [("broker", node.id) for node in plan.brokers]
+    plan.secure.issue(plan.host, nodes)
+    plan.secure.write_client_files(plan.bootstrap)
 
 
 def check_replication(plan: ClusterPlan) -> None:
@@ -282,6 +338,7 @@ def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Clust
         cluster_id=found.get("cluster_id", ""),
         min_insync_replicas=found.get("min_insync_replicas", 1),
         is_formatted=found.get("formatted", True),
+        secure=_opened(directory) if found.get("secure") else None,
     )
 
 
@@ -296,10 +353,6 @@ def _check_counts(plan: ClusterPlan, controllers: int | None, brokers: int | Non
                 f"is {asked}, but the cluster of {plan.directory} has {there}; "
                 "leave it out, or start another cluster with --dir",
             )
-
-
-def _write_properties(path: Path, texts: dict[str, str]) -> None:
-    path.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in texts.items()))
 
 
 def _escaped(value: str) -> str:

@@ -29,6 +29,7 @@ def format_plan(plan: ClusterPlan) -> None:
 
 async def _format_controllers(plan: ClusterPlan) -> None:
     voters = VoterSet(tuple(_voter(node) for node in plan.controllers))
+    first_records = plan.secure.first_records() if plan.secure else []
     async with RealDisk() as disk:
         for voter, node in zip(voters, plan.controllers, strict=True):
             known = await read_meta_properties(disk, node.dir)
@@ -41,6 +42,7 @@ async def _format_controllers(plan: ClusterPlan) -> None:
                 node_id=voter.id,
                 metadata_log_dir=node.dir,
                 initial_voters=voters,
+                first_records=first_records,
             )
 
 

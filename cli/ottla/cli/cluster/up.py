@@ -62,6 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--restart", action="store_true", help="restart a node that dies, and report it"
     )
     parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="certificates of its own, logins over TLS, and ACLs; the user admin may do everything",
+    )
+    parser.add_argument(
         "--detach",
         action="store_true",
         help="return when the cluster is ready, and leave it running until 'ottla down'",
@@ -79,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
             port=arguments.port,
             controllers=arguments.controllers,
             brokers=arguments.brokers,
+            is_secure=arguments.secure,
         )
         plan.settings = dict(_assignment(text) for text in arguments.set)
         check_replication(plan)
@@ -149,8 +155,20 @@ def _report(plan: ClusterPlan, seconds: float, end: str) -> str:
         f"  {ottla} consume greetings -e {where}\n"
         f"  {ottla} status {where}\n"
         f"  {ottla} quorum status {where}\n\n"
-        f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  {end}\n"
-        f"Logs: {plan.directory}/logs/"
+        + _access(plan)
+        + f"{end}\nLogs: {plan.directory}/logs/"
+    )
+
+
+def _access(plan: ClusterPlan) -> str:
+    """Return how clients reach the cluster."""
+    if plan.secure is None:
+        return f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  "
+    secure = plan.secure
+    return (
+        f"Any Kafka client works with the settings in {secure.client_file} (librdkafka's keys:\n"
+        f"confluent-kafka and many others) or {secure.java_client_file} (Java, Spark): the user\n"
+        f"admin, who may do everything.  The authority to trust is in {secure.trusted}.\n"
     )
 
 

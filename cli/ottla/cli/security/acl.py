@@ -81,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="HOST",
         help="address or CIDR range of the user (default: every host)",
     )
-    explain.add_argument("user", metavar="USER", help="user who asks")
+    explain.add_argument("principal", metavar="USER", help="user who asks")
     explain.add_argument("operation", metavar="OPERATION", help="operation asked for")
     add_resource_arguments(explain, is_repeatable=False)
     explain.add_argument(
@@ -138,7 +138,7 @@ async def explain_acl(admin: Admin, arguments: argparse.Namespace) -> int:
     ((kind, name),) = patterns
     if arguments.prefixed:
         raise ConfigError("--prefixed", "is for entries; a user asks for one name")
-    principal, operation = principal_of(arguments.user), operation_of(arguments.operation)
+    principal, operation = principal_of(arguments.principal), operation_of(arguments.operation)
     found = await explained(admin, principal, arguments.host, operation, kind, name)
     if arguments.format == "json":
         entry = None if found.entry is None else dict(zip(_NAMES, row_of(found.entry), strict=True))

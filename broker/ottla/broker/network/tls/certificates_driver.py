@@ -14,6 +14,7 @@ import trio
 from ottla.broker.network.tls.served_tls_driver import PreparedTls, ServedTls
 from ottla.client.network.tls import TlsDialer
 from ottla.model.errors import ConfigError
+from ottla.model.log_events import event
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.tls import TlsConfig
 from ottla.model.tls.context_driver import check_own_trust
@@ -82,6 +83,7 @@ class Certificates:
                     "the new certificate of listener %s is not taken up, the old one stays: %s",
                     name,
                     error,
+                    extra=event("certificate.refused"),
                 )
             return
         tls.take_up(prepared)
@@ -96,6 +98,7 @@ class Certificates:
             name,
             own.subject,
             f"{own.not_after:%Y-%m-%d %H:%M} UTC",
+            extra=event("certificate.loaded"),
         )
 
     def _prepared(self, name: str, config: TlsConfig) -> PreparedTls:
