@@ -17,6 +17,7 @@ from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_driver import SocketServer, open_socket_server
 from ottla.broker.network.tls import handshakes
+from ottla.broker.network.tls.encrypted_channel_driver import TlsChannel
 from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.model.settings.sasl import SASL_SSL
 from ottla.model.settings.tls import REQUESTED, REQUIRED, SSL, TlsConfig
@@ -471,3 +472,41 @@ async def openssl(address: str, *options: str, input: bytes = b"Q\n") -> str:
         check=False,
     )
     return (done.stdout + done.stderr).decode()
+
+
+async def test_a_request_in_many_small_records_is_read_in_few_turns(
+    listener: Listener, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # librdkafka sends each message in a record of its own.
+    reads = 0
+    read = TlsChannel.read
+
+    def counted(channel: TlsChannel, now_ms: int) -> bool:
+        nonlocal reads
+        reads += 1
+        return read(channel, now_ms)
+
+    monkeypatch.setattr(TlsChannel, "read", counted)
+    data = heartbeat(1) * 1_000
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    async with serving(listener) as server:
+        stream = await trio.open_tcp_stream(*server.addresses["SSL"])
+        tls = trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await stream.send_all(outgoing.read())
+                incoming.write(await stream.receive_some(65_536))
+        for at in range(0, len(data), 100):
+            tls.write(data[at : at + 100])
+        await stream.send_all(outgoing.read())
+        answered = 0
+        while answered < 14 * 1_000:
+            try:
+                answered += len(tls.read(65_536))
+            except ssl.SSLWantReadError:
+                incoming.write(await stream.receive_some(65_536))
+        await stream.aclose()
+    assert reads < len(data) / 100 / 5

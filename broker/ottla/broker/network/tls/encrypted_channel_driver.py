@@ -194,7 +194,10 @@ class TlsChannel(Channel):
         return is_open
 
     def _receive(self, room: memoryview) -> tuple[int, bool]:
-        """Fill room record by record; return how much came, and whether more may."""
+        """Fill room record by record; return how much came, and whether more may.
+
+        A short record says nothing of what follows: librdkafka sends each message in its own.
+        """
         stream = self._stream
         size = 0
         try:
@@ -203,8 +206,6 @@ class TlsChannel(Channel):
                 size += count
                 if not count:
                     return size, False
-                if count < RECORD_BYTES and not stream.pending():
-                    break  # the client had nothing further to say
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLWantWriteError:
