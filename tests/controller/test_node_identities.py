@@ -4,13 +4,25 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
 from ottla.controller.node_identities import SENDER_FIELDS, NodeIdentities, admit_anyone
 from ottla.controller.rehearsal import registration
+from ottla.metadata.acl_table import NO_ACLS
 from ottla.metadata.image import EMPTY, BrokerRegistration, MetadataImage
+from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.acls import (
+    CLUSTER_NAME,
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
+from ottla.model.settings.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
 from ottla.proto import controller_pb2, quorum_pb2
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.rpc import controller_methods
@@ -54,9 +66,15 @@ def image_of(*brokers: tuple[int, str]) -> MetadataImage:
     return image
 
 
-def is_admitted(path: str, request: Message, caller: Caller, image: MetadataImage = EMPTY) -> bool:
+def is_admitted(
+    path: str,
+    request: Message,
+    caller: Caller,
+    image: MetadataImage = EMPTY,
+    authorizer: StandardAuthorizer | None = None,
+) -> bool:
     try:
-        NodeIdentities(VOTERS, lambda: image).admit(path, request, caller)
+        NodeIdentities(VOTERS, lambda: image, authorizer).admit(path, request, caller)
     except RefusedError as refusal:
         assert refusal.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return False
@@ -128,3 +146,25 @@ def test_the_controller_writes_down_as_whom_a_broker_registers() -> None:
     assert request.is_named_by_certificate
     admit_anyone(REGISTER.path, request, UNKNOWN_CALLER)
     assert (request.principal, request.is_named_by_certificate) == ("", False)
+
+
+def test_where_acls_decide_a_certificate_needs_cluster_action_besides() -> None:
+    super_users = frozenset({"User:CN=c1.example"})
+    config = AuthorizerConfig(class_name=STANDARD_AUTHORIZER, super_users=super_users)
+    authorizer = StandardAuthorizer(config)
+    entry = AclEntry(
+        resource_type=ResourceType.CLUSTER,
+        resource_name=CLUSTER_NAME,
+        pattern_type=PatternType.LITERAL,
+        principal="User:CN=b4.example",
+        host="*",
+        operation=AclOperation.CLUSTER_ACTION,
+        permission=AclPermission.ALLOW,
+    )
+    image = replace(EMPTY, acls=NO_ACLS.with_entries({uuid4(): entry}))
+    fetch = quorum_pb2.FetchRequest(replica_id=4)
+    assert is_admitted(VOTE, vote(1), of_host("c1.example"), EMPTY, authorizer)
+    assert is_admitted(FETCH, fetch, of_host("b4.example"), image, authorizer)
+    assert not is_admitted(FETCH, fetch, of_host("client.example"), image, authorizer)
+    assert not is_admitted(CLUSTER_ID.path, Empty(), of_host("client.example"), image, authorizer)
+    assert not is_admitted(FETCH, fetch, of_host("b4.example"), EMPTY, authorizer)

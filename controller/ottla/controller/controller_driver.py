@@ -107,10 +107,7 @@ class Controller:
         self.sessions = BrokerSessions(config.session_timeout_ms)
         windows = config.mutation_quotas
         self.mutations = MutationQuotas(WindowShape(windows.window_count, windows.window_s * 1_000))
-        self._authorizer: StandardAuthorizer | None = None
-        if config.authorizer.is_on:
-            audit = AuditLog(clock.monotonic_ms)
-            self._authorizer = StandardAuthorizer(config.authorizer, audit)
+        self._authorizer = make_authorizer(config, clock)
         self._deciding = trio.Lock()
         self.epoch: Epoch | None = None
         """The epoch this node is the active controller in, if it is."""
@@ -442,6 +439,13 @@ class Controller:
 
 def _nothing(image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
     return decided(image, (), True)
+
+
+def make_authorizer(config: ControllerConfig, clock: Clock) -> StandardAuthorizer | None:
+    """Return an authorizer of this node, for one task or thread; None where nothing is decided."""
+    if not config.authorizer.is_on:
+        return None
+    return StandardAuthorizer(config.authorizer, AuditLog(clock.monotonic_ms))
 
 
 def not_controller() -> RefusedError:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import trio
 
-from ottla.controller.controller_driver import Controller
+from ottla.controller.controller_driver import Controller, make_authorizer
 from ottla.controller.controller_service import controller_handlers
 from ottla.controller.node_identities import NodeIdentities, admit_anyone
 from ottla.controller.own_telemetry_driver import ControllerTelemetry
@@ -122,7 +122,9 @@ async def _serve(
             ],
             errors,
         )
-        identities = NodeIdentities(identity.voters, lambda: controller.known_image)
+        identities = NodeIdentities(
+            identity.voters, lambda: controller.known_image, make_authorizer(config, clock)
+        )
         for listener in config.listeners:
             tls = config.tls.get(listener.name)
             admit = admit_anyone if tls is None else identities.admit

@@ -3,8 +3,10 @@
 Every request among nodes names the node that sends it.  Where the listener asks for certificates,
 that claim is held against the caller's: a certificate that names node ids (`urn:ottla:node:ID`)
 speaks for these alone; one that names none speaks for the voter whose host it is valid for, or for
-the broker that it was the first to register (the registration keeps its principal).  Invariants:
-NobodySpeaksForAnotherNode, ForwardedPrincipalsComeFromBrokers.
+the broker that it was the first to register (the registration keeps its principal).  Where ACLs
+decide, the principal must have ClusterAction on the cluster besides, as in Kafka: a certificate of
+a client, though of the same authority, is no node's.  Invariants: NobodySpeaksForAnotherNode,
+ForwardedPrincipalsComeFromBrokers.
 """
 
 from collections.abc import Callable
@@ -12,6 +14,8 @@ from collections.abc import Callable
 from google.protobuf.message import Message
 
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.proto import controller_pb2 as pb
@@ -53,9 +57,15 @@ def admit_anyone(path: str, request: Message, caller: Caller) -> None:
 class NodeIdentities:
     """The rule of a controller's listener that asks for certificates."""
 
-    def __init__(self, voters: VoterSet, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self,
+        voters: VoterSet,
+        image: Callable[[], MetadataImage],
+        authorizer: StandardAuthorizer | None = None,
+    ) -> None:
         self._voters = voters
         self._image = image
+        self._authorizer = authorizer
 
     def admit(self, path: str, request: Message, caller: Caller) -> None:
         """Refuse a call in another node's name, and note as whom a broker registers.
@@ -67,6 +77,7 @@ class NodeIdentities:
         if isinstance(request, pb.RegisterRequest):
             request.principal = caller.principal
             request.is_named_by_certificate = request.broker_id in caller.node_ids
+        self._check_right(caller)
         field = SENDER_FIELDS[path]
         if field is ANY_NODE:
             return
@@ -75,6 +86,23 @@ class NodeIdentities:
             return
         node_id = NodeId(getattr(request, field))
         self._check_sender(node_id, caller, is_registering=path == methods.REGISTER.path)
+
+    def _check_right(self, caller: Caller) -> None:
+        """Refuse who may not act as a node.  Before the metadata is loaded only super users may."""
+        if self._authorizer is None:
+            return
+        self._authorizer.take(self._image().acls)
+        if not self._authorizer.is_allowed(
+            caller.principal,
+            caller.host,
+            AclOperation.CLUSTER_ACTION,
+            ResourceType.CLUSTER,
+            CLUSTER_NAME,
+        ):
+            raise _refused(
+                f"{caller.principal} has no ClusterAction on the cluster; if it is a node's, add "
+                "it to super.users of all controllers"
+            )
 
     def _check_sender(self, node_id: NodeId, caller: Caller, *, is_registering: bool) -> None:
         if caller.node_ids:

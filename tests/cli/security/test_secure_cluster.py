@@ -39,7 +39,10 @@ def test_every_node_asks_who_others_are(tmp_path: Path) -> None:
         assert config.dial_tls is not None
         assert config.dial_tls.client_auth == "required"
         assert config.authorizer.is_on
-        assert config.authorizer.super_users == {"User:admin", "User:broker"}
+        assert config.authorizer.super_users == {
+            *("User:admin", "User:broker", "User:CN=broker-1", "User:CN=broker-2"),
+            *("User:CN=controller-101", "User:CN=controller-102"),
+        }
     for broker in brokers_of(plan):
         assert [one.protocol for one in broker.listeners] == ["SASL_SSL"]
         assert broker.sasl.login is not None

@@ -76,6 +76,11 @@ class SecureCluster:
             **self._node_settings("controller", node_id),
         }
 
+    def super_users(self) -> list[str]:
+        """Return who may do everything: the admin, and the nodes as they show themselves."""
+        nodes = sorted(path.stem for path in self._security.glob("*-[0-9]*.pem"))
+        return [f"User:{user}" for user in USERS] + [f"User:CN={node}" for node in nodes]
+
     def broker_settings(self, node_id: int, address: str) -> dict[str, str]:
         """Return what makes a broker of this cluster ask for logins."""
         login = _jaas(BROKER, self.passwords[BROKER])
@@ -146,7 +151,7 @@ class SecureCluster:
             "ssl.keystore.location": str(self._certificate_of(role, node_id).resolve()),
             "ssl.truststore.location": str(self.trusted.resolve()),
             "authorizer.class.name": AUTHORIZER,
-            "super.users": ";".join(f"User:{user}" for user in USERS),
+            "super.users": ";".join(self.super_users()),
         }
 
     def _certificate_of(self, role: str, node_id: int) -> Path:
