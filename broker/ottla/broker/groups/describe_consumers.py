@@ -62,7 +62,7 @@ class ConsumerGroupDescribeApi:
         for group_id in dict.fromkeys(request.group_ids):
             try:
                 found = self._describe(group_id)
-                _check_topics(found, permissions)
+                yield from _check_topics(found, permissions, pace)
                 if request.include_authorized_operations:
                     found.authorized_operations = operations_on(
                         permissions, ResourceType.GROUP, group_id
@@ -103,7 +103,9 @@ class ConsumerGroupDescribeApi:
         )
 
 
-def _check_topics(found: DescribedGroup, permissions: Permissions | None) -> None:
+def _check_topics(
+    found: DescribedGroup, permissions: Permissions | None, pace: StepPace
+) -> Steps[None]:
     """Refuse to show a group that works on a topic which the client may not see."""
     if permissions is None:
         return
@@ -113,11 +115,14 @@ def _check_topics(found: DescribedGroup, permissions: Permissions | None) -> Non
         for assignment in (member.assignment, member.target_assignment)
         for topic in assignment.topic_partitions
     }
-    if not all(may_describe_topic(permissions, name) for name in names):
-        raise RefusedError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The group has described topic(s) that the client is not authorized to describe.",
-        )
+    for name in names:
+        if pace.is_due():
+            yield
+        if not may_describe_topic(permissions, name):
+            raise RefusedError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                "The group has described topic(s) that the client is not authorized to describe.",
+            )
 
 
 def _member(member: ConsumerMember, target: Partitions, image: MetadataImage) -> Member:
