@@ -3,6 +3,7 @@
 The broker
 broker_metrics.py          all series of /metrics, put together: start here
 login_metrics.py      logins, by listener
+tls_metrics.py        handshakes and certificates, by listener
 partition_metrics.py       series of its partitions
 cleaner_metrics.py         series of the log cleaner
 transaction_metrics.py     series of the transaction coordinator

@@ -21,6 +21,7 @@ from ottla.broker.metrics.families import counter, gauge, gauges
 from ottla.broker.metrics.login_metrics import login_families
 from ottla.broker.metrics.partition_metrics import partition_families
 from ottla.broker.metrics.quota_metrics import client_families, connection_families
+from ottla.broker.metrics.tls_metrics import tls_families
 from ottla.broker.metrics.transaction_metrics import transaction_families
 from ottla.broker.metrics.transactional_partitions import transactional_partition_families
 from ottla.broker.network.purgatory import Purgatory
@@ -131,6 +132,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: client_families(parts.quotas, parts.now_ms()))
     registry.register(lambda: connection_families(parts.connections, parts.now_ms()))
     registry.register(lambda: login_families(parts.authenticators))
+    registry.register(lambda: tls_families(parts.network()))
     registry.register(lambda: _groups(list(parts.shards())))
     registry.register(
         lambda: transaction_families(parts.transaction_shards(), parts.transactions())

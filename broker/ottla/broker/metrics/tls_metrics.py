@@ -1,0 +1,36 @@
+"""Handshakes and certificates of listeners that encrypt.  Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from ottla.telemetry.instruments import Family, MetricKind
+
+PREFIX = "tls."
+OUTCOMES = {"succeeded": "handshakes.succeeded", "failed": "handshakes.failed"}
+EXPIRY = "certificate.expires.seconds"
+
+
+def tls_families(counts: Mapping[str, float]) -> Iterator[Family]:
+    """Yield the families of a server's plain counts, `tls.LISTENER.WHAT`."""
+    by_listener: dict[str, dict[str, float]] = {}
+    for key, value in counts.items():
+        if key.startswith(PREFIX):
+            listener, _, what = key.removeprefix(PREFIX).partition(".")
+            by_listener.setdefault(listener.upper(), {})[what] = value
+    yield Family(
+        "ottla_tls_handshakes_total",
+        MetricKind.COUNTER,
+        "Handshakes of clients, by outcome.",
+        ("listener", "outcome"),
+        [
+            ((listener, outcome), found[what])
+            for listener, found in by_listener.items()
+            for outcome, what in OUTCOMES.items()
+        ],
+    )
+    yield Family(
+        "ottla_tls_certificate_expiry_timestamp_seconds",
+        MetricKind.GAUGE,
+        "When the certificate of a listener expires, in seconds since 1970.",
+        ("listener",),
+        [((listener,), found[EXPIRY]) for listener, found in by_listener.items()],
+    )
