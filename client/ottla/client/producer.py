@@ -359,6 +359,8 @@ class Producer:
                 self._on_change(None)
             else:
                 await trio.sleep(self._config.retry_backoff_ms / 1_000)
+                # Else the next attempt would wait until something else happens.
+                self._bell.ring()
             return
         self._gathered.become(
             ProducerIdentity(ProducerId(answer.producer_id), answer.producer_epoch)
