@@ -1,5 +1,6 @@
 """Registration, heartbeats, fencing and controlled shutdown, as a broker lives through them."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from ottla.metadata.image import RecoveryState
 from ottla.metadata.records import feature_level_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, NodeId, Offset
+from ottla.model.settings.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
@@ -592,3 +594,18 @@ def test_an_id_changes_its_certificate_where_that_is_no_theft(
     cluster.register(1, principal=before)
     cluster.now_ms += cluster.config.session_timeout_ms
     decide(cluster, after)
+
+
+def test_a_broker_that_decides_by_acls_waits_for_controllers_that_do() -> None:
+    cluster = Rehearsal()
+    request = registration(1)
+    request.has_authorizer = True
+    refused = refusal(cluster, request)
+    assert refused.code is ErrorCode.INVALID_REGISTRATION
+    assert "Set it on all controllers first." in (refused.message or "")
+
+    authorizer = AuthorizerConfig(class_name=STANDARD_AUTHORIZER)
+    cluster.config = replace(cluster.config, authorizer=authorizer)
+    decide(cluster, request)
+    # The other way round is how a cluster changes over.
+    decide(cluster, registration(1))

@@ -29,6 +29,7 @@ from ottla.metadata.records import (
 )
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, NodeId, Offset
+from ottla.model.settings.authorizer import AUTHORIZER_CLASS
 from ottla.model.settings.controller import ControllerConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import QuorumIdentity
@@ -64,6 +65,7 @@ def register(
     """
     known = image.brokers.get(NodeId(request.broker_id))
     wanted = _read(request)
+    _check_authorizer(config, request)
     if known is not None:
         _check_principal(known, request)
     _check_registration(image, request, wanted, identity)
@@ -327,6 +329,17 @@ def _check_registration(
 
 def _invalid(message: str) -> None:
     raise RefusedError(ErrorCode.INVALID_REGISTRATION, message)
+
+
+def _check_authorizer(config: ControllerConfig, request: pb.RegisterRequest) -> None:
+    """Refuse a broker that decides by ACLs where this controller would do whatever it is asked."""
+    if request.has_authorizer and not config.authorizer.is_on:
+        raise RefusedError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"Broker {request.broker_id} has {AUTHORIZER_CLASS}, and controller {config.node_id} "
+            "has not, so it would do for every client what the broker does not decide. Set it on "
+            "all controllers first.",
+        )
 
 
 def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> None:

@@ -51,6 +51,7 @@ def registration_request(
         log_dirs=[directory_id.bytes for directory_id in directory_ids],
         previous_broker_epoch=previous_broker_epoch,
         cordoned_log_dirs=[directory_id.bytes for directory_id in cordoned_ids],
+        has_authorizer=config.authorizer.is_on,
     )
 
 
