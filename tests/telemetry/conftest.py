@@ -1,11 +1,13 @@
 """What a client pushes, built with OpenTelemetry's own messages, and collectors that listen."""
 
 import gzip
+import ssl
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +18,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
@@ -107,13 +111,21 @@ class Collector(ABC):
 
     def __init__(self) -> None:
         self.port = 0
+        self.certificate: Path | None = None
+        """Its key and certificate, where it is encrypted; set before it listens."""
+        self.clients_ca: Path | None = None
+        """Whose certificates clients show it, if they do."""
+        self.traces: Any = None
+        """The service that gets traces, if it takes any."""
         self.requests: list[ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
         self.refusal: Any = None
         self.rejected_points = 0
 
     def endpoint(self) -> OtlpEndpoint:
-        (endpoint,) = parse_otlp_endpoints(f"{self.scheme}://127.0.0.1:{self.port}")
+        (endpoint,) = parse_otlp_endpoints(
+            f"{self.scheme}{'s' * bool(self.certificate)}://127.0.0.1:{self.port}"
+        )
         return endpoint
 
     def points(self) -> list[Point]:
@@ -160,7 +172,19 @@ class GrpcCollector(Collector, metrics_service_pb2_grpc.MetricsServiceServicer):
         self.server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
         register: Any = metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server
         register(self, self.server)
-        self.port = self.server.add_insecure_port(f"127.0.0.1:{self.port}")
+        if self.traces is not None:
+            take: Any = trace_service_pb2_grpc.add_TraceServiceServicer_to_server
+            take(self.traces, self.server)
+        address = f"127.0.0.1:{self.port}"
+        if self.certificate is None:
+            self.port = self.server.add_insecure_port(address)
+        else:
+            pem = self.certificate.read_bytes()
+            trusted = None if self.clients_ca is None else self.clients_ca.read_bytes()
+            credentials = grpc.ssl_server_credentials(
+                [(pem, pem[pem.index(b"-----BEGIN CERT") :])], trusted, trusted is not None
+            )
+            self.port = self.server.add_secure_port(address, credentials)
         self.server.start()
 
     def down(self) -> None:
@@ -182,6 +206,14 @@ class HttpCollector(Collector):
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.server.handle_error = lambda *_: None  # a client that does not trust it
+        if self.certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate)
+            if self.clients_ca is not None:
+                context.load_verify_locations(self.clients_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_port
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
         self.thread.start()
@@ -193,7 +225,9 @@ class HttpCollector(Collector):
             body = gzip.decompress(body)
         status, wait = self.refusal or (200, None)
         answer = b""
-        if status == 200:
+        if status == 200 and handler.path == "/v1/traces":
+            self.traces.Export(ExportTraceServiceRequest.FromString(body), None)
+        elif status == 200:
             assert handler.path == "/v1/metrics"
             self.requests.append(ExportMetricsServiceRequest.FromString(body))
             answer = self.response().SerializeToString()
@@ -220,6 +254,31 @@ def collector(request: pytest.FixtureRequest) -> Iterator[Collector]:
     made.up()
     yield made
     made.down()
+
+
+@pytest.fixture
+def new_collector() -> Iterator[Callable[[str], Collector]]:
+    """Return what makes a collector that is not up yet."""
+    made: list[Collector] = []
+
+    def make(scheme: str) -> Collector:
+        made.append(MADE[scheme]())
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.port:
+            one.down()
+
+
+@pytest.fixture(params=sorted(MADE))
+def encrypted_collector(
+    request: pytest.FixtureRequest, new_collector: Callable[[str], Collector], authority: Any
+) -> Collector:
+    """Return a collector that will be encrypted and is not up yet."""
+    made = new_collector(request.param)
+    made.certificate = authority.issue()
+    return made
 
 
 @pytest.fixture

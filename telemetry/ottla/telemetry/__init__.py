@@ -22,6 +22,7 @@ exporter.py               the seam that metrics leave by
 export_queue.py           what waits to be sent on, and when to try again
 batching_driver.py        the loop that every way out shares
 otlp_exporter_driver.py   to an OTLP collector, over otlp_grpc_driver.py or otlp_http_driver.py
+collector_tls_driver.py   certificates for collectors that are encrypted, with every new file
 otlp_outcomes.py          what the answer of a collector means
 topic_exporter_driver.py  to the topic, through a `send` that the broker hands in
 plugin_driver.py          to code of the operator's own

@@ -17,6 +17,7 @@ from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
+    from requests import Session
 
 SPANS_QUEUED_MAX = 10_000
 """For each collector: those of four seconds, at the most."""
@@ -87,7 +88,20 @@ def _span_exporter(endpoint: OtlpEndpoint, config: ExporterConfig) -> "SpanExpor
 
     return OTLPSpanExporter(
         endpoint=f"{endpoint}/v1/traces",
+        # Files are read for each connection that is made.
+        certificate_file=config.otlp_truststore_location or None,
+        client_certificate_file=config.otlp_keystore_location or None,
+        session=_session_without_environment() if config.otlp_truststore_location else None,
         headers=dict(config.otlp_headers),
         timeout=config.otlp_timeout_ms / 1_000,
         compression=Compression(config.otlp_compression),
     )
+
+
+def _session_without_environment() -> "Session":
+    """Return a session for which REQUESTS_CA_BUNDLE does not prevail over whom settings trust."""
+    from requests import Session
+
+    session = Session()
+    session.trust_env = False
+    return session

@@ -15,6 +15,7 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # it ships none
 
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
+from ottla.telemetry.collector_tls_driver import CollectorTls, renewed
 from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.otlp_outcomes import sent
 
@@ -49,7 +50,8 @@ class GrpcSender:
 
     def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
         self._address = _address_of(endpoint)
-        self._is_encrypted = endpoint.scheme == "grpcs"
+        self._tls = CollectorTls(config) if endpoint.is_encrypted else None
+        self._tls_version = 0
         self._headers = config.otlp_headers
         self._timeout_ms = config.otlp_timeout_ms
         self._compression = _compression_of(config)
@@ -58,6 +60,8 @@ class GrpcSender:
 
     async def send(self, body: bytes) -> ExportOutcome:
         """Send an export request; every trouble with the collector is an outcome."""
+        if self._tls is not None and self._tls.look() != self._tls_version:
+            self.close()
         if self._channel is None:
             self._channel = self._open()
             self._export = self._channel.unary_unary(PATH)  # bytes in, bytes out
@@ -89,8 +93,9 @@ class GrpcSender:
             self._channel = None
 
     def _open(self) -> grpc.Channel:
-        if self._is_encrypted:
-            return grpc.secure_channel(self._address, grpc.ssl_channel_credentials(), OPTIONS)
+        if self._tls is not None:
+            self._tls_version = self._tls.look()
+            return grpc.secure_channel(self._address, _credentials_of(self._tls), OPTIONS)
         return grpc.insecure_channel(self._address, OPTIONS)
 
 
@@ -98,14 +103,24 @@ def span_exporter(endpoint: OtlpEndpoint, config: ExporterConfig) -> "SpanExport
     """Return the OpenTelemetry SDK's exporter of spans, to the same collector in the same way."""
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
-    is_encrypted = endpoint.scheme == "grpcs"
-    return OTLPSpanExporter(
-        endpoint=f"{'https' if is_encrypted else 'http'}://{_address_of(endpoint)}",
-        insecure=not is_encrypted,
-        headers=config.otlp_headers,
-        timeout=config.otlp_timeout_ms / 1_000,
-        compression=_compression_of(config),
-    )
+    def make() -> "SpanExporter":
+        return OTLPSpanExporter(
+            endpoint=f"{'http' if tls is None else 'https'}://{_address_of(endpoint)}",
+            insecure=tls is None,
+            credentials=None if tls is None else _credentials_of(tls),
+            headers=config.otlp_headers,
+            timeout=config.otlp_timeout_ms / 1_000,
+            compression=_compression_of(config),
+        )
+
+    tls = CollectorTls(config) if endpoint.is_encrypted else None
+    return make() if tls is None else renewed(tls, make)
+
+
+def _credentials_of(tls: CollectorTls) -> grpc.ChannelCredentials:
+    material = tls.material
+    parts = (material.trusted, material.key, material.chain)
+    return grpc.ssl_channel_credentials(*(part.encode() or None for part in parts))
 
 
 def _address_of(endpoint: OtlpEndpoint) -> str:

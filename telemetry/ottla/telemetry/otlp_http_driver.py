@@ -6,7 +6,6 @@ be closed by the other side when it is needed.
 
 import gzip
 import http.client
-import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -14,6 +13,7 @@ import trio
 
 from ottla.model.limits import KIB
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
+from ottla.telemetry.collector_tls_driver import CollectorTls
 from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.otlp_outcomes import sent
 
@@ -29,6 +29,7 @@ class HttpSender:
 
     def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
         self._endpoint = endpoint
+        self._tls = CollectorTls(config) if endpoint.is_encrypted else None
         self._path = f"{endpoint.path}/v1/metrics"
         self._timeout_seconds = config.otlp_timeout_ms / 1_000
         self._is_packed = config.otlp_compression == "gzip"
@@ -67,9 +68,10 @@ class HttpSender:
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._endpoint.host, self._endpoint.port
-        if self._endpoint.scheme == "https":
+        if self._tls is not None:
+            self._tls.look()
             return http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_seconds, context=ssl.create_default_context()
+                host, port, timeout=self._timeout_seconds, context=self._tls.context
             )
         return http.client.HTTPConnection(host, port, timeout=self._timeout_seconds)
 

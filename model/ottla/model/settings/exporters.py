@@ -5,14 +5,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from ottla.model.errors import ConfigError
 from ottla.model.limits import MIB
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.settings.tls import KEYSTORE_LOCATION, TRUSTSTORE_LOCATION, TlsConfig
 
 PLUGIN_PREFIX = "telemetry.exporter."
 """What a plug-in named N is told stands under `telemetry.exporter.N.`, for it alone to check."""
 
 DEFAULT_PORTS = {"grpc": 4317, "grpcs": 4317, "http": 4318, "https": 4318}
 """OTLP's own ports, by how the collector is spoken to."""
+
+ENCRYPTED_SCHEMES = ("grpcs", "https")
+OTLP_TRUSTSTORE = f"telemetry.otlp.{TRUSTSTORE_LOCATION}"
+OTLP_KEYSTORE = f"telemetry.otlp.{KEYSTORE_LOCATION}"
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _HEADER_VALUE = re.compile(r"[ -~]*")
@@ -25,6 +31,11 @@ class OtlpEndpoint(NamedTuple):
     host: str
     port: int
     path: str = ""
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the collector is spoken to by TLS."""
+        return self.scheme in ENCRYPTED_SCHEMES
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -89,6 +100,21 @@ class ExporterConfig:
         text="",
         doc="Ottla's own: headers that collectors ask for, NAME=VALUE each.",
     )
+    otlp_truststore_location: str | None = setting(
+        None,
+        key=OTLP_TRUSTSTORE,
+        kind=SettingKind.STRING,
+        doc="Ottla's own: a PEM file with the certificates of the CAs that collectors of grpcs and "
+        "https are trusted by; without one those of the system. A new file is read while the node "
+        "runs.",
+    )
+    otlp_keystore_location: str | None = setting(
+        None,
+        key=OTLP_KEYSTORE,
+        kind=SettingKind.STRING,
+        doc="Ottla's own: a PEM file with the certificate, and its private key, that this node "
+        "shows collectors of grpcs and https. A new file is read while the node runs.",
+    )
     otlp_compression: str = setting(
         "none",
         key="telemetry.otlp.compression",
@@ -130,3 +156,26 @@ class ExporterConfig:
         at_least=0,
         doc="Ottla's own: how long a way out waits for more before it sends what it has.",
     )
+
+    def __post_init__(self) -> None:
+        if any(endpoint.is_encrypted for endpoint in self.otlp_endpoints):
+            return
+        for key in self.otlp_tls.spellings.values():
+            raise ConfigError(
+                key,
+                "is set, and no collector in telemetry.otlp.endpoint is encrypted; write "
+                "grpcs://… or https://… there, or take it out",
+            )
+
+    @property
+    def otlp_tls(self) -> TlsConfig:
+        """How collectors of grpcs and https are spoken to."""
+        given = {
+            KEYSTORE_LOCATION: (OTLP_KEYSTORE, self.otlp_keystore_location),
+            TRUSTSTORE_LOCATION: (OTLP_TRUSTSTORE, self.otlp_truststore_location),
+        }
+        return TlsConfig(
+            certificate_location=self.otlp_keystore_location or None,
+            trust_location=self.otlp_truststore_location or None,
+            spellings={bare: key for bare, (key, path) in given.items() if path},
+        )
