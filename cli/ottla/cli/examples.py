@@ -130,6 +130,7 @@ EXAMPLES = {
     "ottla bench spark-faults": "ottla bench spark-faults --rounds 10",
     "ottla doctor spark": "ottla doctor spark --no-query",
     "ottla doctor certificates": "ottla doctor certificates ottla-data/broker-1.properties",
+    "ottla doctor listeners": "ottla doctor listeners localhost:9092",
     "ottla doctor retention": "ottla doctor retention",
     "ottla completion bash": "ottla completion bash > ottla.bash",
     "ottla completion zsh": "ottla completion zsh > _ottla",

@@ -1,8 +1,9 @@
-"""`ottla doctor`: Spark on this machine, retention of a cluster, certificates of a node's file."""
+"""`ottla doctor`: Spark on this machine, retention of a cluster, its listeners and certificates."""
 
 import argparse
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ottla.cli.cluster.retention_findings import COLUMNS as RETENTION_COLUMNS
@@ -16,12 +17,13 @@ from ottla.cli.common import (
     print_table,
     run_async,
 )
-from ottla.cli.security import certificate_findings
+from ottla.cli.security import certificate_findings, listener_findings
 from ottla.cli.security.doctor_certificates import look_at_file
 from ottla.cli.terminal import note
 from ottla.client.admin import open_admin
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
+from ottla.model.settings.tls import TlsConfig
 from ottla.pipeline.doctor.doctor import (
     AnswerState,
     DoctorAnswer,
@@ -70,6 +72,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     certificates = subjects.add_parser(
         "certificates", help="certificates of a node: ends, names, who vouches for them"
     )
+    listeners = subjects.add_parser(
+        "listeners", help="encryption, certificates and logins of addresses, seen from outside"
+    )
+    listeners.add_argument(
+        "addresses",
+        nargs="?",
+        metavar="HOST:PORT,…",
+        help="what to connect to (default: the brokers of the cluster that is named)",
+    )
+    add_cluster_arguments(listeners)
+    add_format_argument(listeners)
     certificates.add_argument("file", metavar="FILE", help="settings of a broker or controller")
     add_format_argument(certificates)
 
@@ -80,6 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
         return run_async(lambda: _look_at_retention(arguments))
     if arguments.subject == "certificates":
         return _look_at_certificates(arguments)
+    if arguments.subject == "listeners":
+        return run_async(lambda: _look_at_listeners(arguments))
     return _look_at_spark(arguments)
 
 
@@ -118,6 +133,32 @@ async def _look_at_retention(arguments: argparse.Namespace) -> int:
     else:
         note(f"no record of {counted(len(topics), 'topic')} is ahead of the clock")
     return UNHEALTHY if held_up else 0
+
+
+async def _look_at_listeners(arguments: argparse.Namespace) -> int:
+    # Other subjects connect to nothing.
+    from ottla.cli.security.doctor_listeners import look_at_listeners
+    from ottla.client.network.tls import TLS
+
+    if arguments.addresses:
+        if arguments.bootstrap_server or arguments.dir is not None:
+            raise ConfigError(
+                arguments.addresses, "is given, and so is another cluster; leave out one of them"
+            )
+        arguments.bootstrap_server = arguments.addresses
+    addresses = bootstrap_of(arguments)
+    dialer = TLS.get()
+    config = TlsConfig() if dialer is None else dialer.config
+    now = datetime.now(UTC)
+    found = [
+        listener_findings.judge(facts, now) for facts in await look_at_listeners(addresses, config)
+    ]
+    is_good = listener_findings.is_fit(found)
+    if arguments.format == "json":
+        print_json({"fit": is_good, "findings": [one.as_json for one in found]})
+    else:
+        print_table(listener_findings.COLUMNS, [one.row for one in found])
+    return 0 if is_good else UNHEALTHY
 
 
 def _look_at_certificates(arguments: argparse.Namespace) -> int:

@@ -695,7 +695,7 @@ _ottla_row() {
       values='--rounds= --format=table|json'
       argument='' ;;
     'doctor')
-      verbs='spark retention certificates'
+      verbs='spark retention certificates listeners'
       options='-h --help'
       values=''
       argument='' ;;
@@ -714,6 +714,11 @@ _ottla_row() {
       options='-h --help --format'
       values='--format=table|json'
       argument='@file' ;;
+    'doctor listeners')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
     'completion')
       verbs='bash zsh fish names'
       options='-h --help'

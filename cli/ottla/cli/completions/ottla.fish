@@ -837,8 +837,8 @@ function __ottla_row
             set -g __ottla_values '--rounds=' '--format=table|json'
             set -g __ottla_argument ''
         case 'doctor'
-            set -g __ottla_verbs 'spark' 'retention' 'certificates'
-            set -g __ottla_summaries 'check Java, Python packages, workers, a small query, and brokers if they are named' 'find topics that keep records too long because a timestamp is ahead of the clock' 'certificates of a node: ends, names, who vouches for them'
+            set -g __ottla_verbs 'spark' 'retention' 'certificates' 'listeners'
+            set -g __ottla_summaries 'check Java, Python packages, workers, a small query, and brokers if they are named' 'find topics that keep records too long because a timestamp is ahead of the clock' 'certificates of a node: ends, names, who vouches for them' 'encryption, certificates and logins of addresses, seen from outside'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -860,6 +860,12 @@ function __ottla_row
             set -g __ottla_options '-h' '--help' '--format'
             set -g __ottla_values '--format=table|json'
             set -g __ottla_argument '@file'
+        case 'doctor listeners'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
         case 'completion'
             set -g __ottla_verbs 'bash' 'zsh' 'fish' 'names'
             set -g __ottla_summaries 'print the completion script for bash' 'print the completion script for zsh' 'print the completion script for fish' 'print names for the scripts, one a line; none if the cluster is not reached'

@@ -696,7 +696,7 @@ _ottla_row() {
       ottla_values=('--rounds=' '--format=table|json')
       ottla_argument='' ;;
     'doctor')
-      ottla_verbs=('spark:check Java, Python packages, workers, a small query, and brokers if they are named' 'retention:find topics that keep records too long because a timestamp is ahead of the clock' 'certificates:certificates of a node: ends, names, who vouches for them')
+      ottla_verbs=('spark:check Java, Python packages, workers, a small query, and brokers if they are named' 'retention:find topics that keep records too long because a timestamp is ahead of the clock' 'certificates:certificates of a node: ends, names, who vouches for them' 'listeners:encryption, certificates and logins of addresses, seen from outside')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -715,6 +715,11 @@ _ottla_row() {
       ottla_options=('-h' '--help' '--format')
       ottla_values=('--format=table|json')
       ottla_argument='@file' ;;
+    'doctor listeners')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
     'completion')
       ottla_verbs=('bash:print the completion script for bash' 'zsh:print the completion script for zsh' 'fish:print the completion script for fish' 'names:print names for the scripts, one a line; none if the cluster is not reached')
       ottla_options=('-h' '--help')

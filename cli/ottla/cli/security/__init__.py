@@ -5,6 +5,8 @@ acl_words.py              what a command line names, and how entries are shown (
 acl_explanation.py        decides as a broker does, and shows by which entry
 doctor_certificates.py    `ottla doctor certificates`
 certificate_findings.py   judges them (pure)
+doctor_listeners.py       `ottla doctor listeners`
+listener_findings.py      judges what they let in (pure)
 secure_cluster.py         `ottla up --secure`: certificates, users and settings of a local cluster
 certificate_authority.py  issues certificates under a root of one's own
 """

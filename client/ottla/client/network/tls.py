@@ -114,6 +114,11 @@ class TlsDialer:
         self._complaint = ""
 
     @property
+    def config(self) -> TlsConfig:
+        """The configuration."""
+        return self._config
+
+    @property
     def context(self) -> ssl.SSLContext:
         """The context for a connection that is made now."""
         now_s = trio.current_time()

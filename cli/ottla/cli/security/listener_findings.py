@@ -1,0 +1,138 @@
+"""Judges what addresses of a cluster let in: encryption, certificates, logins.  Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ottla.cli.security.certificate_findings import FAILED, OK, RENEW_WITHIN, WARNING
+from ottla.model.tls.certificate import Certificate
+
+COLUMNS = ("ADDRESS", "ENCRYPTION", "CERTIFICATE", "VALID UNTIL", "LOGIN", "STATE", "WHAT TO DO")
+READABLE_MECHANISMS = ("PLAIN", "OAUTHBEARER")
+"""Mechanisms that send the password, or a token as good as one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerFacts:
+    """What was seen of one address, from outside."""
+
+    address: str
+    problem: str = ""
+    """Why it does not answer as a broker; empty where it does."""
+    tls_version: str = ""
+    """The version that was negotiated, empty without encryption."""
+    cipher: str = ""
+    certificate: Certificate | None = None
+    trust_problem: str = ""
+    """Why a client with these settings refuses the certificate."""
+    mechanisms: tuple[str, ...] = ()
+    """SASL's, as the broker offers them."""
+    asks_certificate: bool = False
+    """Whether a client without a certificate is turned away."""
+    serves_strangers: bool = False
+    """Whether a request without a login, and without a certificate, is served."""
+
+    @property
+    def login(self) -> str:
+        """How clients show who they are."""
+        ways = [*self.mechanisms, *(["client certificate"] if self.asks_certificate else [])]
+        if ways:
+            return ", ".join(ways)
+        return "none" if self.serves_strangers else "-"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerFinding:
+    """The judgement on one address, and the cures."""
+
+    facts: ListenerFacts
+    state: str
+    cures: tuple[str, ...]
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """The finding as a row of the table."""
+        facts, certificate = self.facts, self.facts.certificate
+        encryption = f"{facts.tls_version} {facts.cipher}" if facts.tls_version else "none"
+        shown, until = "-", "-"
+        if certificate is not None:
+            names = ", ".join(certificate.names)
+            shown = f"{certificate.subject} ({names})" if names else certificate.subject
+            until = f"{certificate.not_after:%Y-%m-%d}"
+        is_silent = facts.problem and not facts.tls_version
+        return (
+            facts.address,
+            "-" if is_silent else encryption,
+            shown,
+            until,
+            facts.login,
+            self.state,
+            "; ".join(self.cures),
+        )
+
+    @property
+    def as_json(self) -> Mapping[str, object]:
+        """The finding for machines."""
+        facts, certificate = self.facts, self.facts.certificate
+        return {
+            "address": facts.address,
+            "tls_version": facts.tls_version or None,
+            "cipher": facts.cipher or None,
+            "subject": None if certificate is None else certificate.subject,
+            "names": [] if certificate is None else list(certificate.names),
+            "valid_until": None if certificate is None else certificate.not_after.isoformat(),
+            "trusted": None if certificate is None else not facts.trust_problem,
+            "mechanisms": list(facts.mechanisms),
+            "asks_certificate": facts.asks_certificate,
+            "serves_strangers": facts.serves_strangers,
+            "state": self.state,
+            "cure": "; ".join(self.cures) or None,
+        }
+
+
+def judge(facts: ListenerFacts, now: datetime) -> ListenerFinding:
+    """Return what is to be said of one address at a time."""
+    said = [*_failures(facts, now), *_warnings(facts, now)]
+    states = {state for state, _ in said}
+    state = FAILED if FAILED in states else WARNING if states else OK
+    return ListenerFinding(facts, state, tuple(cure for _, cure in said))
+
+
+def is_fit(findings: Sequence[ListenerFinding]) -> bool:
+    """Return whether nothing fails."""
+    return all(one.state != FAILED for one in findings)
+
+
+def _failures(facts: ListenerFacts, now: datetime) -> Iterator[tuple[str, str]]:
+    if facts.problem:
+        yield FAILED, facts.problem
+    problem = facts.certificate.problem_at(now) if facts.certificate is not None else None
+    if problem:
+        yield FAILED, f"its certificate {problem}; renew it"
+    elif facts.trust_problem:
+        yield FAILED, facts.trust_problem
+
+
+def _warnings(facts: ListenerFacts, now: datetime) -> Iterator[tuple[str, str]]:
+    if facts.certificate is not None:
+        left = facts.certificate.not_after - now
+        if not facts.certificate.problem_at(now) and left < RENEW_WITHIN:
+            yield WARNING, f"its certificate ends in {left.days} days; renew it"
+    readable = [one for one in facts.mechanisms if one in READABLE_MECHANISMS]
+    if readable and not facts.tls_version:
+        yield (
+            WARNING,
+            f"{' and '.join(readable)} can be read on the network there; make it SASL_SSL",
+        )
+    if facts.serves_strangers and facts.tls_version:
+        yield (
+            WARNING,
+            "it serves clients that show neither login nor certificate; set "
+            "ssl.client.auth=required, or make it SASL_SSL",
+        )
+    elif facts.serves_strangers:
+        yield (
+            WARNING,
+            "it serves everyone who reaches it, and others can read along; make it SASL_SSL, or "
+            "keep it to the machine or to a network of its own",
+        )
