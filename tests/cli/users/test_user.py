@@ -92,9 +92,9 @@ def test_a_login_is_read_from_the_files_of_other_tools(tmp_path: Path, text: str
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("security.protocol=SSL", "security.protocol: is 'SSL'; it must be one of PLAINTEXT"),
-        ("security.protocol=SASL_SSL", "security.protocol: is 'SASL_SSL'; it must be one of"),
-        ("sasl.mechanism=PLAIN", "security.protocol: is not SASL_PLAINTEXT"),
+        ("security.protocol=TLS", "security.protocol: is 'TLS'; it must be one of PLAINTEXT"),
+        ("security.protocol=SASL_SSL", "sasl.mechanism: is not set; it must be one of"),
+        ("sasl.mechanism=PLAIN", "security.protocol: is PLAINTEXT, and settings of sasl."),
         ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism: is not set; it must be one of"),
         (
             "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI",
@@ -104,7 +104,8 @@ def test_a_login_is_read_from_the_files_of_other_tools(tmp_path: Path, text: str
             "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN",
             "sasl.username: is not set; give sasl.username and sasl.password",
         ),
-        ("ssl.truststore.location=/t", "ssl.truststore.location: is no setting of a client's"),
+        ("ssl.truststore.location=/t", "security.protocol: is PLAINTEXT, and settings of ssl."),
+        ("sasl.kerberos.service.name=k", "sasl.kerberos.service.name: is no setting of a client's"),
         ("sasl.jaas.config=hush", "sasl.jaas.config: is no login module"),
     ],
 )
