@@ -50,3 +50,28 @@ def test_a_broker_is_removed_and_the_cluster_is_healthy_without_it(
 
     refusal = cluster.ottla("broker", "remove", "2", "--yes", code=1).stderr
     assert "2 replicas, and only 1 other" in refusal
+
+
+def test_moves_that_stand_still_end_the_wait_and_a_forced_broker_is_forgotten_at_once(
+    plan_cluster: Callable[..., Processes],
+) -> None:
+    cluster = plan_cluster(brokers=3, default_replication_factor="2")
+    cluster.start()
+    cluster.ottla("topic", "create", "t", "-p", "6")
+    cluster.pause("broker 2")
+    late = cluster.ottla("broker", "remove", "3", "--yes", "--timeout=1", code=1).stderr
+    assert "did not move in time" in late
+    assert "waits for broker 2" in late
+    cluster.resume("broker 2")
+    moved = cluster.ottla("broker", "remove", "3", "--yes", "--stop-timeout=0", code=NOT_STOPPED)
+    assert "still runs" in moved.stderr
+
+    forced = cluster.ottla("broker", "unregister", "2", "--force")
+
+    assert "topic reassign --evacuate 2 --execute' moves them" in forced.stderr
+    assert ids(cluster) == [1, 3]
+    assert "no broker 2" in cluster.ottla("broker", "unregister", "2", "--force", code=1).stderr
+    cluster.end("broker 2")
+    cluster.start("broker 2")
+    cluster.wait_for(lambda: ids(cluster) == [1, 2, 3], "list with broker 2, which came back")
+    cluster.wait_healthy()

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.cli.cluster.reassignment_plan import ReplicaAssignment
 from ottla.cli.cluster.reassignment_requests import Ongoing
-from ottla.cli.cluster.removal.removal_plan import plan_removal
+from ottla.cli.cluster.removal.removal_plan import NAMED_MAX, plan_removal, what_waits
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 
@@ -37,3 +37,31 @@ def test_a_stopped_broker_with_the_only_copy_is_refused() -> None:
     with pytest.raises(RefusedError, match="the only copy of partition t-0"):
         plan_removal(3, places, [], {1: None, 2: None}, is_alive=False)
     assert plan_removal(3, places, [], RACKS, is_alive=True).partitions == {AT}
+
+
+def test_a_stopped_broker_is_refused_where_its_partition_has_no_leader_to_copy_from() -> None:
+    places = [ReplicaAssignment("t", 0, (3, 1))]
+    alive = {1: None, 2: None}
+    with pytest.raises(RefusedError, match=r"t-0 \(on 3, 1\) has no leader to copy from; start it"):
+        plan_removal(3, places, [], alive, is_alive=False, leaderless={AT})
+    assert plan_removal(3, places, [], alive, is_alive=False).partitions == {AT}
+
+
+def test_moves_that_take_too_long_say_whom_they_wait_for() -> None:
+    moving = [
+        Ongoing(AT, (2, 1, 3), (2,), (3,)),
+        Ongoing(TopicPartition("t", 1), (2, 3), (2,), (3,)),
+        Ongoing(TopicPartition("t", 2), (2, 1, 3), (2,), (3,)),
+    ]
+    in_sync = {AT: (1, 3), TopicPartition("t", 1): None, TopicPartition("t", 2): (1, 2, 3)}
+    assert what_waits(moving, in_sync) == (
+        "3 partitions did not move in time: t-0 waits for broker 2, "
+        "t-1 waits for a leader (replicas: broker 2, broker 3), t-2 waits for the controller"
+    )
+
+
+def test_only_some_of_many_late_partitions_are_named() -> None:
+    moving = [Ongoing(TopicPartition("t", n), (2, 3), (2,), (3,)) for n in range(NAMED_MAX + 2)]
+    assert what_waits(moving, {}).endswith(
+        "t-4 waits for a leader (replicas: broker 2, broker 3), and 2 more"
+    )

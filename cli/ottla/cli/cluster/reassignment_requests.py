@@ -50,6 +50,19 @@ async def places_of(admin: Admin, names: Sequence[str] | None) -> list[ReplicaAs
     return sorted(places)
 
 
+async def in_sync_of(
+    admin: Admin, topics: Collection[str]
+) -> dict[TopicPartition, tuple[int, ...] | None]:
+    """Return the replicas in sync of each partition of topics; None where it has no leader."""
+    return {
+        TopicPartition(topic.name or "", row.partition_index): (
+            None if row.leader_id < 0 else tuple(row.isr_nodes)
+        )
+        for topic in (await admin.cluster.metadata(topics)).topics
+        for row in topic.partitions
+    }
+
+
 async def ongoing_of(admin: Admin, names: Collection[str]) -> list[Ongoing]:
     """Return what is on its way, of these topics (all of them for none)."""
     found = [

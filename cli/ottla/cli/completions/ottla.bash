@@ -356,8 +356,8 @@ _ottla_row() {
       argument='' ;;
     'broker remove')
       verbs=''
-      options='-h --help --yes --stop-timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--stop-timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --yes --timeout --stop-timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--timeout= --stop-timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'cleaner')
       verbs='status run retry'

@@ -357,8 +357,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'broker remove')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--yes' '--stop-timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--yes' '--timeout' '--stop-timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--timeout=' '--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'cleaner')
       ottla_verbs=('status:show dirty ratios, last passes, and the reasons why logs are not compacted' 'run:compact logs now, whatever their dirty ratio; their active segments are closed' 'retry:retry logs of which the compaction failed')

@@ -9,6 +9,9 @@ from ottla.cli.common import counted
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
+NAMED_MAX = 5
+"""Partitions that one sentence names."""
+
 
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
@@ -30,12 +33,13 @@ def plan_removal(
     racks_of_alive: Mapping[int, str | None],
     *,
     is_alive: bool,
+    leaderless: Collection[TopicPartition] = (),
 ) -> RemovalPlan:
     """Return what must move away from a broker.
 
     A reassignment under way that already removes the broker is awaited and not begun again.
     Raises RefusedError if a partition cannot keep its count of replicas, or if the broker is down
-    and has the only copy of a partition.
+    and has the only copy of a partition, or one of those that have no leader to copy from.
     """
     targets = {one.at: one.target for one in ongoing}
     wanted = [
@@ -62,7 +66,39 @@ def plan_removal(
                 f"broker {broker} cannot be removed: it has the only copy of partition "
                 f"{one.name} and is down; start it again, then remove it",
             )
+    for place in places:
+        at = TopicPartition(place.topic, place.partition)
+        if not is_alive and broker in place.replicas and at in leaderless:
+            raise RefusedError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"broker {broker} cannot be removed: it is down, and partition {place.name} (on "
+                f"{', '.join(map(str, place.replicas))}) has no leader to copy from; start it "
+                "again, then remove it",
+            )
     leaving = {one.at for one in ongoing if broker in one.replicas and broker not in one.target}
     if not held:
         return RemovalPlan([], leaving)
     return RemovalPlan(moves_of(wanted, without(wanted, broker, others)), leaving)
+
+
+def what_waits(
+    moving: Sequence[Ongoing], in_sync: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> str:
+    """Return which partitions have not moved in time, and which brokers they wait for.
+
+    `in_sync` names the replicas in sync of each partition, None where it has no leader.
+    """
+    told = []
+    for one in moving[:NAMED_MAX]:
+        found = in_sync.get(one.at)
+        if found is None:
+            told.append(f"{one.name} waits for a leader (replicas: {_ids(one.replicas)})")
+        else:
+            late = [broker for broker in one.target if broker not in found]
+            told.append(f"{one.name} waits for {_ids(late) or 'the controller'}")
+    more = f", and {len(moving) - NAMED_MAX} more" if len(moving) > NAMED_MAX else ""
+    return f"{counted(len(moving), 'partition')} did not move in time: {', '.join(told)}{more}"
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ", ".join(f"broker {one}" for one in brokers)

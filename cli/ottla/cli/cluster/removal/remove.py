@@ -9,9 +9,19 @@ from typing import Any
 import trio
 
 from ottla.cli.cluster.reassign import watch_moves
-from ottla.cli.cluster.reassignment_requests import ongoing_of, places_of, start
-from ottla.cli.cluster.removal.removal_plan import RemovalPlan, plan_removal
-from ottla.cli.cluster.removal.unregister import is_running, not_registered, request_unregister
+from ottla.cli.cluster.reassignment_requests import (
+    in_sync_of,
+    ongoing_of,
+    places_of,
+    start,
+)
+from ottla.cli.cluster.removal.removal_plan import RemovalPlan, plan_removal, what_waits
+from ottla.cli.cluster.removal.unregister import (
+    is_running,
+    not_registered,
+    note_left,
+    request_unregister,
+)
 from ottla.cli.cluster.survey import brokers_of, registered
 from ottla.cli.common import counted, print_json
 from ottla.cli.outcomes import show
@@ -24,6 +34,7 @@ ROUNDS_MAX = 5
 """Plans in a row: topics created meanwhile may place replicas on the broker again."""
 ASK_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 600.0
+MOVE_TIMEOUT_S = 3_600.0
 STILL_RUNS = 2
 
 
@@ -33,11 +44,18 @@ def configure_remove(verbs: Any) -> argparse.ArgumentParser:
         "remove",
         help="move a broker's replicas away, wait until it is stopped, unregister it",
         description="Without --yes the moves are shown and nothing is changed. A run that was "
-        "interrupted is resumed by the same command. Exit codes: 0 removed, 1 refused, 2 the "
-        "broker was not stopped in time.",
+        "interrupted or timed out is resumed by the same command. Exit codes: 0 removed, "
+        "1 refused or not moved in time, 2 the broker was not stopped in time.",
     )
     parser.add_argument("id", type=int, metavar="ID", help="node.id of the broker")
     parser.add_argument("--yes", action="store_true", help="make the changes (default: show them)")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=MOVE_TIMEOUT_S,
+        metavar="SECONDS",
+        help="time to wait for the moves, which go on afterwards, in seconds (default: 3600)",
+    )
     parser.add_argument(
         "--stop-timeout",
         type=float,
@@ -57,11 +75,15 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
         show(arguments, ("TOPIC", "PARTITION", "WAS", "REPLICAS"), rows)
         note(f"nothing was changed; 'ottla broker remove {broker_id} --yes' does it")
         return 0
-    moved = await _move_away(admin, broker_id, plan)
+    ends_at_s = trio.current_time() + arguments.timeout
+    moved = await _move_away(admin, broker_id, plan, ends_at_s)
     is_stopped = await _wait_stopped(admin, broker_id, arguments.stop_timeout)
     if is_stopped:
-        moved |= await _move_away(admin, broker_id, await _plan(admin, broker_id))
+        # The wait for the stop was the operator's: what came meanwhile gets its own time.
+        ends_at_s = trio.current_time() + arguments.timeout
+        moved |= await _move_away(admin, broker_id, await _plan(admin, broker_id), ends_at_s)
         await request_unregister(admin, broker_id)
+        await note_left(admin, broker_id)
     if arguments.format == "json":
         result = {"id": broker_id, "moved_partitions": len(moved), "unregistered": is_stopped}
         print_json(result)
@@ -82,10 +104,17 @@ async def _plan(admin: Admin, broker_id: int) -> RemovalPlan:
     ongoing = await ongoing_of(admin, ())
     alive = {one.id: one.rack for one in known if not one.is_fenced}
     places = await places_of(admin, None)
-    return plan_removal(broker_id, places, ongoing, alive, is_alive=broker_id in alive)
+    if broker_id in alive:
+        return plan_removal(broker_id, places, ongoing, alive, is_alive=True)
+    topics = {one.topic for one in places if broker_id in one.replicas}
+    in_sync = await in_sync_of(admin, topics) if topics else {}
+    leaderless = {at for at, found in in_sync.items() if found is None}
+    return plan_removal(broker_id, places, ongoing, alive, is_alive=False, leaderless=leaderless)
 
 
-async def _move_away(admin: Admin, broker_id: int, plan: RemovalPlan) -> set[TopicPartition]:
+async def _move_away(
+    admin: Admin, broker_id: int, plan: RemovalPlan, ends_at_s: float
+) -> set[TopicPartition]:
     """Reassign until the broker holds nothing; return the partitions that moved."""
     moved: set[TopicPartition] = set()
     for _ in range(ROUNDS_MAX):
@@ -94,7 +123,7 @@ async def _move_away(admin: Admin, broker_id: int, plan: RemovalPlan) -> set[Top
         refusals = await start(admin, plan.moves) if plan.moves else {}
         for refusal in refusals.values():
             raise refusal
-        await watch_moves(admin, set(plan.partitions))
+        await _watch(admin, broker_id, set(plan.partitions), ends_at_s)
         moved |= plan.partitions
         plan = await _plan(admin, broker_id)
     if not plan.partitions:
@@ -103,6 +132,25 @@ async def _move_away(admin: Admin, broker_id: int, plan: RemovalPlan) -> set[Top
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         f"broker {broker_id} is given new replicas all the time; stop it, then run "
         f"'ottla broker remove {broker_id} --yes' again",
+    )
+
+
+async def _watch(
+    admin: Admin, broker_id: int, wanted: set[TopicPartition], ends_at_s: float
+) -> None:
+    with trio.move_on_at(ends_at_s) as scope:
+        await watch_moves(admin, wanted)
+    if not scope.cancelled_caught:
+        return
+    moving = [one for one in await ongoing_of(admin, ()) if one.at in wanted]
+    if not moving:
+        return
+    in_sync = await in_sync_of(admin, {one.at.topic for one in moving})
+    raise RefusedError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{what_waits(moving, in_sync)}; the moves go on: run "
+        f"'ottla broker remove {broker_id} --yes' again, or call them back with "
+        "'ottla topic reassign --cancel'",
     )
 
 

@@ -8,7 +8,7 @@ import trio
 from ottla.cli.cluster.reassignment_requests import places_of
 from ottla.cli.cluster.survey import SurveyedBroker, brokers_of, registered
 from ottla.cli.common import counted, print_json
-from ottla.cli.terminal import say
+from ottla.cli.terminal import note, say
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ErrorCode, RefusedError
@@ -24,6 +24,9 @@ def configure_unregister(verbs: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
         "unregister",
         help="remove a stopped broker that holds no replica from the cluster's metadata",
+        description="The request itself has no condition, as in Kafka, whose tool "
+        "'kafka-cluster unregister' forgets a running broker at once; this command asks first. "
+        "Partitions that still name the broker afterwards are told.",
     )
     parser.add_argument("id", type=int, metavar="ID", help="node.id of the broker")
     parser.add_argument(
@@ -40,6 +43,7 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
     if not arguments.force:
         await _check_idle(admin, broker_id)
     await request_unregister(admin, broker_id)
+    await note_left(admin, broker_id)
     if arguments.format == "json":
         print_json({"id": broker_id, "unregistered": True})
     else:
@@ -58,6 +62,16 @@ async def request_unregister(admin: Admin, broker_id: int) -> None:
     with trio.move_on_after(SEEN_TIMEOUT_S):
         while any(one.id == broker_id for one in await registered(admin)):
             await trio.sleep(SEEN_AGAIN_S)
+
+
+async def note_left(admin: Admin, broker_id: int) -> None:
+    """Name the partitions of a broker that is unregistered, such as those made meanwhile."""
+    held = [one for one in await places_of(admin, None) if broker_id in one.replicas]
+    if held:
+        note(
+            f"broker {broker_id} is still a replica of {counted(len(held), 'partition')} "
+            f"({held[0].name}); 'ottla topic reassign --evacuate {broker_id} --execute' moves them"
+        )
 
 
 def is_running(broker: SurveyedBroker) -> bool:
