@@ -395,7 +395,7 @@ class BrokerConfig:
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this broker's own file sets, by topic key."""
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Every key as the file gave it, for DescribeConfigs."""
 
     def __post_init__(self) -> None:

@@ -116,7 +116,7 @@ class ControllerConfig:
     disks: DiskConfig = field(default_factory=DiskConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this controller's own file sets, by topic key."""
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Every key as the file gave it."""
 
 
