@@ -1,7 +1,9 @@
 """The measurement of scrapes, of a real broker."""
 
+import socket
 from functools import partial
 
+import pytest
 import trio
 
 from ottla.bench.requests import Waited
@@ -39,3 +41,11 @@ def test_a_wait_counts_where_it_overlaps() -> None:
     assert prober.longest_ms(1.2, 2.5) == 500
     assert prober.longest_ms(2.0, 2.5) == 1
     assert prober.longest_ms(5, 6) == 0
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        port = unheard.getsockname()[1]
+        with pytest.raises(ConnectionError, match=rf"^127\.0\.0\.1:{port} cannot be reached: "):
+            Prober(("127.0.0.1", port))

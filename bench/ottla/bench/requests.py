@@ -145,7 +145,7 @@ class _Client:
     """One connection with its requests in flight."""
 
     def __init__(self, address: tuple[str, int], small: Small) -> None:
-        self.socket = socket.create_connection(address, timeout=SILENCE_S)
+        self.socket = dial(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._frame = small.frame
         self._answer = small.answer
@@ -186,9 +186,21 @@ def _topic_id(address: tuple[str, int], topic: str) -> UUID:
     return found.topics[0].topic_id
 
 
+def dial(address: tuple[str, int]) -> socket.socket:
+    """Connect to a server; what is sent or read there later waits `SILENCE_S` at most.
+
+    Raises ConnectionError, which names the address, if it cannot be reached.
+    """
+    try:
+        return socket.create_connection(address, timeout=SILENCE_S)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConnectionError(f"{address[0]}:{address[1]} cannot be reached: {reason}") from None
+
+
 def answer_to(address: tuple[str, int], frame: bytes) -> bytes:
     """Send one request on a connection of its own; return the answer, its length left out."""
-    with socket.create_connection(address, timeout=SILENCE_S) as client:
+    with dial(address) as client:
         client.sendall(frame)
         stream = client.makefile("rb")
         return stream.read(int.from_bytes(stream.read(4), "big"))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any, NamedTuple
 
-from ottla.bench.requests import SILENCE_S, Waited, frame_of
+from ottla.bench.requests import SILENCE_S, Waited, dial, frame_of
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 
@@ -31,7 +31,7 @@ class Prober:
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.waited: list[Waited] = []
-        self._socket = socket.create_connection(address, timeout=SILENCE_S)
+        self._socket = dial(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run)
@@ -113,6 +113,7 @@ def _median_ms(scrapes: list[Scrape]) -> float:
 
 def _scrape(metrics: tuple[str, int], prober: Prober, *, is_packed: bool) -> Scrape:
     connection = http.client.HTTPConnection(*metrics, timeout=SILENCE_S)
+    connection.sock = dial(metrics)
     began_at = time.perf_counter()
     connection.request("GET", PATH, headers={"Accept-Encoding": "gzip"} if is_packed else {})
     response = connection.getresponse()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from ottla.bench.requests import PRODUCE_VERSION, SILENCE_S, Waited, small_request
+from ottla.bench.requests import PRODUCE_VERSION, Waited, dial, small_request
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import ZERO_UUID
 from ottla.wire import codec, headers
@@ -48,7 +48,7 @@ def main(host: str, port: str, topic: str, rate: str) -> None:
     """Send until standard input ends, then print."""
     waited = []
     frame = small_request("produce", topic, ZERO_UUID).frame
-    with socket.create_connection((host, int(port)), timeout=SILENCE_S) as client:
+    with dial((host, int(port))) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = client.makefile("rb")
         due = time.perf_counter()

@@ -18,7 +18,7 @@ from selectors import EVENT_READ, DefaultSelector
 
 import zstandard
 
-from ottla.bench.requests import SILENCE_S, frame_of
+from ottla.bench.requests import SILENCE_S, dial, frame_of
 from ottla.bench.telemetry_payload import payload_of
 from ottla.model.errors import ConfigError, ErrorCode, OttlaError
 from ottla.model.ids import ZERO_UUID
@@ -179,7 +179,7 @@ class CrowdClient:
     """One client instance on a connection of its own."""
 
     def __init__(self, address: Address, index: int) -> None:
-        self.socket = socket.create_connection(address, timeout=SILENCE_S)
+        self.socket = dial(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.interval_ms = 0
         self.is_asked = False

@@ -88,3 +88,8 @@ def test_limits_have_units(text: str, limit: float) -> None:
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="give a number"):
         parse_limit("producer_byte_rate", text)
+
+
+def test_a_limit_that_was_left_out_is_named_as_such() -> None:
+    with pytest.raises(ConfigError, match="producer_byte_rate: has no limit; give a number"):
+        parse_limit("producer_byte_rate", "")

@@ -225,9 +225,8 @@ def parse_limit(key: str, text: str) -> float:
     """
     value = number_of(text)
     if value is None:
-        raise ConfigError(
-            key or "KEY=LIMIT", f"is {text!r}; give a number, such as 12.5, 5M or 5Mi"
-        )
+        found = f"is {text!r}" if text else "has no limit"
+        raise ConfigError(key or "KEY=LIMIT", f"{found}; give a number, such as 12.5, 5M or 5Mi")
     return value
 
 
