@@ -89,6 +89,14 @@ def test_a_count_below_one_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     assert "0 is below 1" in capsys.readouterr().err
 
 
+def test_a_setting_that_cannot_be_read_is_refused_before_a_topic_is_made(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # No server is there: a topic to be made would be refused first.
+    assert run(["bench", "steady", "--bootstrap", "127.0.0.1:1", "--set", "x"]) == 1
+    assert "--set: is 'x'; it must be KEY=VALUE" in capsys.readouterr().err
+
+
 def test_every_command_line_of_the_pages_is_understood() -> None:
     lines = list(command_lines())
     assert len(lines) >= 12

@@ -278,14 +278,18 @@ def _measure_transactions(arguments: argparse.Namespace) -> int:
 
 def _measure_steady(arguments: argparse.Namespace) -> int:
     """Write steadily, then read all back; exit code 2 when something acknowledged is not there."""
+    # Read first: what is refused makes no topic.
+    settings = dict(_assignment(text) for text in arguments.set)
     with _topics(arguments) as topics:
         names = tuple(topics.name.split(","))
         for name in names:
             topics.make(replace(_load(arguments), topic=name))
-        return _write_steadily(arguments, names)
+        return _write_steadily(arguments, names, settings)
 
 
-def _write_steadily(arguments: argparse.Namespace, topics: tuple[str, ...]) -> int:
+def _write_steadily(
+    arguments: argparse.Namespace, topics: tuple[str, ...], settings: dict[str, str]
+) -> int:
     load = _load(arguments)
     steady = Steady(
         bootstrap=load.bootstrap,
@@ -296,7 +300,7 @@ def _write_steadily(arguments: argparse.Namespace, topics: tuple[str, ...]) -> i
         linger_ms=load.linger_ms,
         acks=load.acks,
         codec=load.codec,
-        settings=dict(_assignment(text) for text in arguments.set),
+        settings=settings,
     )
     with tempfile.TemporaryDirectory() as directory:
         path = arguments.ledger or Path(directory) / "ledger"
