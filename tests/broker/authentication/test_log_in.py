@@ -15,7 +15,7 @@ from ottla.broker.network.connection import Connection, ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_stream
-from ottla.client.network.login import LOGIN
+from ottla.client.network.login import LOGIN, starter_of
 from ottla.client.network.pipeline import Pipeline
 from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
@@ -171,6 +171,24 @@ async def test_a_task_logs_in_as_it_was_told(autojump_clock: MockClock, rules: S
     broker = Broker(rules)
     await heartbeat(await connected(broker, None))
     assert broker.users == ["al"]
+
+
+async def test_a_task_logs_in_as_the_one_that_owns_its_nursery(autojump_clock: MockClock) -> None:
+    seen: list[SaslLogin | None] = []
+    own = SaslLogin("SCRAM-SHA-512", "broker", "pw")
+
+    async def note() -> None:
+        seen.append(LOGIN.get())
+        await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        token = LOGIN.set(own)
+        start_soon = starter_of(nursery)
+        LOGIN.reset(token)
+        start_soon(note)  # as a request's task would, which logs in nowhere
+        nursery.start_soon(note)
+    assert sorted(seen, key=str) == sorted([own, None], key=str)
+    assert LOGIN.get() is None
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.request_times import BOUNDS_NS
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, connect
+from ottla.client.network.login import starter_of
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.internal_topics import TRANSACTIONS_TOPIC
@@ -70,6 +71,7 @@ class CoordinatorQuestions:
         self._now_ns = now_ns
         self._lanes: dict[NodeId, QuestionLane] = {}
         self._nursery: trio.Nursery | None = None
+        self._start_soon: Callable[..., None]
         self.is_verifying = config.transaction_partition_verification_enable
         self.failure_count = 0
         """Number of transactions that a coordinator did not confirm."""
@@ -90,6 +92,7 @@ class CoordinatorQuestions:
     async def run(self) -> None:
         """Ask until cancelled."""
         async with trio.open_nursery() as nursery:
+            self._start_soon = starter_of(nursery)
             self._nursery = nursery
             for lane in self._lanes.values():
                 nursery.start_soon(self._serve, lane)
@@ -183,7 +186,7 @@ class CoordinatorQuestions:
         if lane is None:
             lane = self._lanes[node_id] = QuestionLane(node_id, self._config, self._table, own)
             if self._nursery is not None:
-                self._nursery.start_soon(self._serve, lane)
+                self._start_soon(self._serve, lane)
         return lane
 
     async def _serve(self, lane: "QuestionLane") -> None:

@@ -27,6 +27,7 @@ from ottla.broker.replicas.follower_fetch import (
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_connection
+from ottla.client.network.login import starter_of
 from ottla.model.errors import (
     ErrorCode,
     OttlaError,
@@ -93,6 +94,7 @@ class ReplicaFetchers:
         self._fetchers: dict[NodeId, LeaderFetcher] = {}
         self._of: dict[TopicIdPartition, LeaderFetcher] = {}
         self._nursery: trio.Nursery | None = None
+        self._start_soon: Callable[..., None]
 
     def __len__(self) -> int:
         return len(self._of)
@@ -100,8 +102,9 @@ class ReplicaFetchers:
     async def run(self) -> None:
         """Fetch until cancelled."""
         async with trio.open_nursery() as self._nursery:
+            self._start_soon = starter_of(self._nursery)
             for fetcher in self._fetchers.values():
-                self._nursery.start_soon(fetcher.run)
+                self._start_soon(fetcher.run)
             await trio.sleep_forever()
 
     def follow(self, partition: Partition) -> None:
@@ -121,7 +124,7 @@ class ReplicaFetchers:
                 errors=self._errors,
             )
             if self._nursery is not None:
-                self._nursery.start_soon(fetcher.run)
+                self._start_soon(fetcher.run)
         self._of[key] = fetcher
         fetcher.follow(partition)
 

@@ -17,6 +17,7 @@ import trio
 from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.transactions.markers import MarkerBatch, MarkerOrder, MarkerQueues
 from ottla.client.network.connection import BrokerConnection, open_connection
+from ottla.client.network.login import starter_of
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError, only_error
@@ -61,6 +62,7 @@ class MarkerSender:
         """By partition of the transaction state, in the order in which they came."""
         self._lanes: dict[NodeId, MarkerLane] = {}
         self._nursery: trio.Nursery | None = None
+        self._start_soon: Callable[..., None]
         self.image: MetadataImage = EMPTY
         self.superseded_count = 0
         """Number of transactions whose end was left to a newer coordinator or producer."""
@@ -89,6 +91,7 @@ class MarkerSender:
     async def run(self) -> None:
         """Send until cancelled."""
         async with trio.open_nursery() as nursery:
+            self._start_soon = starter_of(nursery)
             self._nursery = nursery
             self._lanes.clear()
             for orders in list(self._orders.values()):
@@ -128,7 +131,7 @@ class MarkerSender:
             lane = self._lanes.get(node_id)
             if lane is None:
                 lane = self._lanes[node_id] = MarkerLane(self, node_id, self._config, self._own)
-                self._nursery.start_soon(self._run_lane, lane)
+                self._start_soon(self._run_lane, lane)
             lane.has_work.set()
 
     async def _run_lane(self, lane: "MarkerLane") -> None:
@@ -187,7 +190,7 @@ class MarkerSender:
             self.superseded_count += 1
         if settled.retried and self._nursery is not None:
             retry = partial(self._queue_later, MarkerBatch(dict(settled.retried)))
-            self._nursery.start_soon(retry)
+            self._start_soon(retry)
 
     async def _queue_later(self, batch: MarkerBatch) -> None:
         await trio.sleep(RETRY_MS_FIRST / 1000)

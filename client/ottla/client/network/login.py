@@ -6,7 +6,7 @@ command asks, logs in without being told by each of its parts.
 
 import secrets
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from typing import Any
 
@@ -133,3 +133,17 @@ def _raise_for(code: int, message: str | None) -> None:
     if code != ErrorCode.NONE:
         row = row_of(code)
         raise RefusedError(ErrorCode(row.code), message or row.meaning)
+
+
+def starter_of(nursery: trio.Nursery) -> Callable[..., None]:
+    """Return a `start_soon` whose tasks log in, and encrypt, as the task that asks for it now.
+
+    trio starts a task with the context of the task that calls `start_soon`: what a request or a
+    change of metadata starts would else reach brokers as a stranger.
+    """
+    context = copy_context()
+
+    def start_soon(work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        context.run(lambda: nursery.start_soon(work, *arguments))
+
+    return start_soon
