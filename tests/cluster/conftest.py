@@ -30,7 +30,10 @@ from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.cluster.status import status_of
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.login import LOGIN
+from ottla.client.network.tls import TLS, TlsDialer
 from ottla.model.errors import RefusedError
+from ottla.model.settings.client_security import ClientSecurity
 from ottla.node.local_nodes_driver import (
     LocalNode,
     NotReadyError,
@@ -61,6 +64,8 @@ class Processes:
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.client = _client_of(plan)
+        """What clients are given, by librdkafka's keys."""
         self._seen: object = None
         self._nodes = {
             f"{role} {node.id}": node
@@ -70,8 +75,8 @@ class Processes:
 
     @property
     def bootstrap(self) -> str:
-        """What a client is given."""
-        return self.plan.bootstrap
+        """The addresses that clients are given."""
+        return self.client["bootstrap.servers"]
 
     @property
     def names(self) -> list[str]:
@@ -163,10 +168,16 @@ class Processes:
         self._seen = found = self._asked(status_of)
         return found
 
-    def ottla(self, *words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+    def ottla(
+        self, *words: str, code: int | None = 0, password: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """Run an `ottla` command against the cluster; it must end with the code, unless None."""
+        config = self.plan.directory / "command.properties"
+        config.write_text("".join(f"{key}={text}\n" for key, text in self.client.items()))
+        where = ["--bootstrap", self.bootstrap, "--command-config", str(config)]
         done = subprocess.run(
-            [sys.executable, "-m", "ottla.cli", *words, "--bootstrap", self.bootstrap],
+            [sys.executable, "-m", "ottla.cli", *words, *where],
+            env={**os.environ, **({"OTTLA_PASSWORD": password} if password else {})},
             capture_output=True,
             text=True,
             timeout=COMMAND_TIMEOUT_S,
@@ -235,6 +246,12 @@ class Processes:
 
     def _asked(self, ask: Callable[[Admin], Awaitable[T]]) -> T:
         async def body() -> T:
+            security = security_of(self.client)
+            if security is not None:
+                # Also for what connects to brokers beside the admin.
+                LOGIN.set(security.login())
+                tls = security.tls()
+                TLS.set(None if tls is None else TlsDialer(tls))
             with trio.fail_after(ANSWER_TIMEOUT_S):
                 async with open_admin(self.bootstrap) as admin:
                     return await ask(admin)
@@ -242,11 +259,44 @@ class Processes:
         return trio.run(body)
 
 
+def _client_of(plan: ClusterPlan) -> dict[str, str]:
+    """Return the settings of a client that may do everything, by librdkafka's keys."""
+    if plan.secure is None:
+        return {"bootstrap.servers": plan.bootstrap}
+    lines = plan.secure.client_file.read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def security_of(client: Mapping[str, str]) -> ClientSecurity | None:
+    """Return a client's TLS and login as our own client takes them."""
+    if "security.protocol" not in client:
+        return None
+    return ClientSecurity(
+        security_protocol=client["security.protocol"],
+        sasl_mechanism=client["sasl.mechanisms"],
+        sasl_username=client["sasl.username"],
+        sasl_password=client["sasl.password"],
+        ssl_truststore_location=client["ssl.ca.location"],
+    )
+
+
 def make_processes(
-    directory: Path, *, controllers: int = 1, brokers: int = 1, **settings: str
+    directory: Path,
+    *,
+    controllers: int = 1,
+    brokers: int = 1,
+    is_secure: bool = False,
+    **settings: str,
 ) -> Processes:
     """Plan controllers and brokers on free ports and format them; nothing is started yet."""
-    plan = make_plan(directory, host="127.0.0.1", port=0, controllers=controllers, brokers=brokers)
+    plan = make_plan(
+        directory,
+        host="127.0.0.1",
+        port=0,
+        controllers=controllers,
+        brokers=brokers,
+        is_secure=is_secure,
+    )
     plan.settings = {key.replace("_", "."): value for key, value in settings.items()}
     plan.write_properties()
     format_plan(plan)
@@ -357,16 +407,26 @@ class Run(NamedTuple):
 class Load:
     """`ottla bench steady` in a process of its own, and what was done to the cluster meanwhile."""
 
-    def __init__(self, processes: Processes, *topics: str, rate: int = LOAD_RATE) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        *topics: str,
+        rate: int = LOAD_RATE,
+        client: Mapping[str, str] | None = None,
+        name: str = "load",
+    ) -> None:
         self.marks: list[Mark] = []
         self._directory = processes.plan.directory
-        self._path = self._directory / "ledger"
+        self._path = self._directory / f"{name}.ledger"
         self._path.unlink(missing_ok=True)
-        self._output = self._directory / "load.json"
+        self._output = self._directory / f"{name}.json"
+        client = {**(processes.client if client is None else client)}
+        bootstrap = client.pop("bootstrap.servers")
         command = [sys.executable, "-m", "ottla.cli", "bench", "steady", "--format=json"]
-        command += ["--bootstrap", processes.bootstrap, "--topic", ",".join(topics)]
+        command += ["--bootstrap", bootstrap, "--topic", ",".join(topics)]
         command += [f"--rate={rate}", "--record-bytes=100", "--linger-ms=20"]
         command += [f"--set={setting}" for setting in ATTENTIVE]
+        command += [f"--set={key}={text}" for key, text in client.items()]
         command += ["--ledger", str(self._path)]
         with self._output.open("wb") as output:
             self._child = subprocess.Popen(command, stdout=output)
@@ -402,10 +462,10 @@ class Load:
 
 @pytest.fixture
 def start_load() -> Iterator[Callable[..., Load]]:
-    """A function that starts a steady load: (processes, *topics, rate=)."""
+    """A function that starts a steady load: (processes, *topics, rate=, client=, name=)."""
     loads: list[Load] = []
 
-    def start(processes: Processes, *topics: str, **wanted: int) -> Load:
+    def start(processes: Processes, *topics: str, **wanted: Any) -> Load:
         loads.append(Load(processes, *topics, **wanted))
         return loads[-1]
 

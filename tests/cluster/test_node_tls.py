@@ -1,63 +1,21 @@
 """Nodes that know each other by certificates: impostors, new certificates, and the way there."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.cli.cluster.cluster_file import properties_of
-from ottla.cli.security.certificate_authority import CertificateAuthority
 from ottla.model.settings.node_tls import CONTROLLER_LISTENER_NAMES
 from ottla.model.settings.security import PROTOCOL_MAP
 from ottla.node.local_nodes_driver import free_port
+from tests.cluster.certificates import Certificates, id_of, restart, write_settings
 from tests.cluster.conftest import Load, Processes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 RATE = 500
-
-
-class Certificates:
-    """The authority of a cluster's nodes, and each node's file."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._authority = CertificateAuthority.make("nodes")
-        self._trusted = directory / "trusted.pem"
-        self._trusted.write_text(self._authority.certificate)
-
-    def issue(self, name: str, node_id: int | None = None) -> None:
-        """Write a node's certificate, over the one that it has."""
-        issued = self._authority.issue(name, ["127.0.0.1"], node_id=node_id)
-        issued.write(self._path(name))
-
-    def settings(self, name: str) -> dict[str, str]:
-        """Return a node's settings of its files."""
-        return {
-            "ssl.keystore.location": str(self._path(name)),
-            "ssl.truststore.location": str(self._trusted),
-        }
-
-    def change_authority(self) -> None:
-        """Trust a new authority beside the old one, and issue by the new one from now on."""
-        old, self._authority = self._authority, CertificateAuthority.make("new nodes")
-        self._trusted.write_text(old.certificate + self._authority.certificate)
-
-    def _path(self, name: str) -> Path:
-        return self._directory / f"{name.replace(' ', '-')}.pem"
-
-
-def id_of(name: str) -> int:
-    return int(name.split()[1])
-
-
-def write_settings(cluster: Processes, name: str, settings: Mapping[str, str]) -> None:
-    """Add settings to a node's file; the last line of a key holds."""
-    path = properties_of(name.split()[0], cluster.node(name))
-    with path.open("a") as file:
-        file.writelines(f"{key}={value}\n" for key, value in settings.items())
 
 
 def secure(cluster: Processes, certificates: Certificates, *names: str) -> None:
@@ -76,12 +34,6 @@ def create(cluster: Processes, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = NewTopic(topic, 3, replication_factor=2, config={"min.insync.replicas": "1"})
     admin.create_topics([new])[topic].result(timeout=60)
-
-
-def restart(cluster: Processes, name: str) -> None:
-    cluster.end(name)
-    cluster.start(name)
-    cluster.wait_healthy()
 
 
 def test_a_certificate_speaks_for_its_node_alone(

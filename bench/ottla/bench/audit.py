@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from ottla.bench.ledger import UNKNOWN_OFFSET, Answers, LedgerLane, RunLedger
@@ -22,6 +23,9 @@ READ_TIMEOUT_S = 0.2
 """How long one read waits to be full; librdkafka hands over nothing before."""
 
 EXAMPLES_MAX = 3
+
+LOGIN = ("security.", "ssl.", "sasl.")
+"""How librdkafka's keys begin that say how brokers are reached."""
 
 
 @dataclass(slots=True)
@@ -108,10 +112,21 @@ def _example(verdict: AuditVerdict, text: str) -> None:
         verdict.examples.append(text)
 
 
+def login_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a producer's settings by which a consumer reaches the same brokers."""
+    return {key: text for key, text in settings.items() if key.startswith(LOGIN)}
+
+
 def read_back(
-    bootstrap: str, lanes: Sequence[LedgerLane], run_id: int
+    bootstrap: str,
+    lanes: Sequence[LedgerLane],
+    run_id: int,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[LedgerLane, AuditedRecords]:
-    """Read every lane from the run's first record to its present end; keep what the run wrote."""
+    """Read every lane from the run's first record to its present end; keep what the run wrote.
+
+    `settings` are the producer's; of these, TLS and login are used.
+    """
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(
         {
@@ -120,6 +135,7 @@ def read_back(
             "enable.auto.commit": False,
             # The last offsets may be a marker's, or compacted: no record leads to such an end.
             "enable.partition.eof": True,
+            **login_of(settings),
         }
     )
     found = {lane: AuditedRecords() for lane in lanes}

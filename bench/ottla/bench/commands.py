@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.bench import spark_commands
 from ottla.bench.arguments import declare_benches
-from ottla.bench.audit import audit, read_back
+from ottla.bench.audit import audit, login_of, read_back
 from ottla.bench.authorizer import WAYS, run_decisions
 from ottla.bench.beside_kafka import BesideWork, rows_of, run_beside_kafka
 from ottla.bench.clients import CLIENTS, KINDS, RECORD_BYTES, run_clients
@@ -244,7 +244,7 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
             work,
             rounds=arguments.rounds,
             timeout_s=arguments.timeout,
-            settings=dict(_assignment(text) for text in arguments.set),
+            settings=dict(map(_assignment, arguments.set)),
             progress=progress,
         )
     if arguments.format == "json":
@@ -283,7 +283,7 @@ def _measure_steady(arguments: argparse.Namespace) -> int:
     with _topics(arguments) as topics:
         names = tuple(topics.name.split(","))
         for name in names:
-            topics.make(replace(_load(arguments), topic=name))
+            topics.make(replace(_load(arguments), topic=name, login=login_of(settings)))
         return _write_steadily(arguments, names, settings)
 
 
@@ -307,7 +307,7 @@ def _write_steadily(
         with _progress("steady", int(arguments.seconds or 0)) as progress:
             sent = Writer(steady, path).run(progress)
         ledger = read_ledger(path)
-    verdict = audit(ledger, read_back(load.bootstrap, sent.lanes, sent.run_id))
+    verdict = audit(ledger, read_back(load.bootstrap, sent.lanes, sent.run_id, steady.settings))
     is_json = arguments.format == "json"
     figures: dict[str, Any] = {
         "what": "steady",

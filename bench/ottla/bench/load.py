@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.bench.result import Result
@@ -35,11 +35,16 @@ class Load:
     replication_factor: int | None = None
     """None is the cluster's default."""
 
+    login: Mapping[str, str] = field(default_factory=dict)
+    """librdkafka's settings of TLS and login, with which a topic is created."""
+
 
 def make_topic(load: Load) -> None:
     """Create the load's topic unless it is there."""
     admin_module = library("confluent_kafka.admin")
-    admin = admin_module.AdminClient({"bootstrap.servers": load.bootstrap, "log_level": 3})
+    admin = admin_module.AdminClient(
+        {"bootstrap.servers": load.bootstrap, "log_level": 3, **load.login}
+    )
     topic = admin_module.NewTopic(
         load.topic,
         num_partitions=load.partitions,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ottla.bench.audit import STAMP
+from ottla.bench.audit import STAMP, login_of
 from ottla.bench.ledger import NOT_ACKNOWLEDGED, UNKNOWN_OFFSET, LedgerLane, LedgerWriter
 from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
@@ -154,7 +154,11 @@ class Writer:
         """Ask for each topic's partitions and where they end now."""
         confluent = library("confluent_kafka")
         consumer = confluent.Consumer(
-            {"bootstrap.servers": self._load.bootstrap, "group.id": "ottla-bench"}
+            {
+                "bootstrap.servers": self._load.bootstrap,
+                "group.id": "ottla-bench",
+                **login_of(self._load.settings),
+            }
         )
         try:
             return [
