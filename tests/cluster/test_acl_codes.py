@@ -20,7 +20,6 @@ from ottla.jepsen.oracles.acl_cases import (
     ACL_CASES,
     BROKER_CASES,
     CONTROLLER_CASES,
-    CREATE_ACLS,
     TOPIC,
     Ask,
     answer_of,
@@ -34,7 +33,7 @@ from ottla.model.settings.authorizer import (
     STANDARD_AUTHORIZER,
     SUPER_USERS,
 )
-from ottla.wire.apis import FIND_COORDINATOR, request_class, response_class
+from ottla.wire.apis import CREATE_ACLS, FIND_COORDINATOR, request_class, response_class
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import MetadataResponse
 

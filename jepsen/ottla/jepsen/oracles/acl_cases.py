@@ -23,7 +23,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId
 from ottla.model.settings.sasl import SaslLogin
 from ottla.wire.api_permissions import AUTHORIZATION_CODES
-from ottla.wire.apis import API, request_class, response_class
+from ottla.wire.apis import API, CREATE_ACLS, request_class, response_class
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec_types import Message, Struct
 
@@ -38,7 +38,6 @@ STATES = ("no ACL", "deny", "allow", "prefixed", "super user")
 REFUSED_IN = frozenset(("no ACL", "deny"))
 
 ANSWER_TIMEOUT_S = 20
-CREATE_ACLS = 30
 
 OP, R = AclOperation, ResourceType
 Need = tuple[AclOperation, ResourceType]
