@@ -27,7 +27,11 @@ from ottla.node.properties import parse_properties
 CONFIG_FOLDER_VARIABLE = "XDG_CONFIG_HOME"
 BOOTSTRAP_KEYS = ("bootstrap", "bootstrap.servers")
 COMMAND_CONFIG_KEY = "command-config"
-SECRET_ENDINGS = (".password", ".jaas.config", ".key")
+SECRET_ENDINGS = (
+    *(".password", ".jaas.config", ".keystore.key", ".secret.key", ".client.secret"),
+    *(".bearer.token", ".basic.users", ".otlp.headers"),
+)
+"""Ends of the keys whose values are secrets, of clients and of nodes."""
 CONFIG_BYTES_MAX = 1 << 20
 
 

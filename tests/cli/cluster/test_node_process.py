@@ -116,3 +116,17 @@ def test_a_setting_without_effect_is_warned_of_once(
         "ottla: warning: broker.properties sets controller.quorum.bootstrap.servers, which has "
         "no effect yet: the quorum is found by controller.quorum.voters",
     ]
+
+
+def test_a_file_with_a_secret_that_every_user_can_read_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = "metrics.prometheus.bearer.token=0123456789abcdef"
+    path = tmp_path / "broker.properties"
+    path.touch()
+    for mode, is_warned in ((0o640, False), (0o644, True)):
+        path.chmod(mode)
+        config_with(tmp_path, secret, "metrics.prometheus.port=0")
+        shown = capsys.readouterr().err
+        assert (f"chmod 600 {path}" in shown) is is_warned
+        assert "0123" not in shown

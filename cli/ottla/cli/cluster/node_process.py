@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ottla.cli.profiles import warn_of_secrets
 from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
@@ -61,6 +62,7 @@ def config_of(
         raise ConfigError("CONFIG", f"{path} is not there; 'ottla up' writes one") from None
     except UnicodeDecodeError:
         raise ConfigError("CONFIG", f"{path} is not a text file") from None
+    warn_of_secrets(path, texts)
     for text in arguments.set:
         key, equals, value = text.partition("=")
         if not equals:
