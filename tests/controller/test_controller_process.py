@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 import trio
 
-from ottla.controller.main_driver import serve_controller
+from ottla.controller.main_driver import serve_controller, warn_of_plaintext
 from ottla.metadata.features import SUPPORTED
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
@@ -279,3 +279,15 @@ async def test_a_second_process_on_the_same_directory_is_refused(tmp_path: Path)
     async with running(config):
         with pytest.raises(ConfigError, match="in use"):
             await serve_controller(config, ready=lambda: None, is_stopping=trio.Event())
+
+
+@pytest.mark.parametrize(
+    ("host", "warnings"), [("127.0.0.1", 0), ("localhost", 0), ("", 1), ("c1.example", 1)]
+)
+def test_a_listener_that_others_reach_in_plaintext_is_warned_of(
+    host: str, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_plaintext(ListenAddress("CONTROLLER", host, 9093))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == warnings
+    assert all(line.startswith(f"CONTROLLER://{host}:9093 is neither encrypted") for line in lines)

@@ -12,7 +12,7 @@ from ottla.controller.own_telemetry_driver import ControllerTelemetry
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.log_events import event
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.endpoints import is_loopback
+from ottla.model.settings.endpoints import ListenAddress, is_loopback
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import (
     prepare_controller_directory,
@@ -83,6 +83,12 @@ async def serve_controller(
             unlock_directory(lock)
 
 
+def warn_of_plaintext(listener: ListenAddress) -> None:
+    """Log that everyone may act as a node, unless only this machine reaches the listener."""
+    if not is_loopback(listener.host):
+        _LOGGER.warning(PLAINTEXT_WARNING, str(listener), extra=event("node.open"))
+
+
 async def _serve(
     seams: NodeSeams,
     disk: Disk,
@@ -129,8 +135,8 @@ async def _serve(
             tls = config.tls.get(listener.name)
             admit = admit_anyone if tls is None else identities.admit
             await rpc.serve(listener.host, listener.port, admitted(handlers, admit), tls=tls)
-            if tls is None and not is_loopback(listener.host):
-                _LOGGER.warning("%s", PLAINTEXT_WARNING % listener, extra=event("node.open"))
+            if tls is None:
+                warn_of_plaintext(listener)
         if not identity.peers:
             await controller.wait_active()
         ready()

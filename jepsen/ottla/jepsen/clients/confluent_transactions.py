@@ -82,10 +82,12 @@ class ConfluentTransactionsClient(ConfluentClient):
         except self.kafka.KafkaException as error:
             return self._after(producer, op, error.args[0], is_asked=is_asked)
         except SystemError as error:
-            # It logs while it raises, which the interpreter refuses (2.16).
+            # It logs while it raises, which the interpreter refuses (2.16).  Only a fatal error is
+            # logged: another producer has taken this one's transactional id.
             self.handles.pop("producer", None)
-            extra: dict[str, Json] = {"lost": True}
-            return unknown(op, str(error), extra) if is_asked else failed(str(error), extra=extra)
+            if is_asked:
+                return unknown(op, str(error), {"lost": True})
+            return failed(str(error), extra={"lost": True, "refused": True})
         return ok([["send", key, [told.get(value), value]] for _, key, value in op.value])
 
     def _take(self, told: dict[str, int], error: Any, message: Any) -> None:
