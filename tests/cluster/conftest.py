@@ -172,9 +172,11 @@ class Processes:
         self, *words: str, code: int | None = 0, password: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run an `ottla` command against the cluster; it must end with the code, unless None."""
-        config = self.plan.directory / "command.properties"
-        config.write_text("".join(f"{key}={text}\n" for key, text in self.client.items()))
-        where = ["--bootstrap", self.bootstrap, "--command-config", str(config)]
+        where = ["--bootstrap", self.bootstrap]
+        if self.client.keys() - {"bootstrap.servers"}:
+            config = self.plan.directory / "command.properties"
+            config.write_text("".join(f"{key}={text}\n" for key, text in self.client.items()))
+            where += ["--command-config", str(config)]
         done = subprocess.run(
             [sys.executable, "-m", "ottla.cli", *words, *where],
             env={**os.environ, **({"OTTLA_PASSWORD": password} if password else {})},

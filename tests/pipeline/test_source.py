@@ -72,7 +72,7 @@ SENTENCES = [
     ({"subscribe": "TOPIC", "includeHeader": "true"}, r"^includeheader: .* is it includeHeaders\?"),
     (
         {"subscribe": "TOPIC", "kafka.sasl.mechanism": "PLAIN"},
-        r"^kafka.security.protocol: is not",
+        r"^kafka.security.protocol: is PLAINTEXT, and settings of sasl",
     ),
     (
         {"subscribe": "TOPIC", "startingOffsets": '{"TOPIC": {"0": 7}}'},
