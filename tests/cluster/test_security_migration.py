@@ -79,6 +79,9 @@ class Migration:
             return ",".join(
                 f"{id_of(one)}@{self._new[one]}" for one in self._cluster.named("controller")
             )
+        if key == "super.users":
+            nodes = ";".join(f"User:CN={one}" for one in self._cluster.names)
+            return re.sub(r"User:CN=one.*", nodes, text)
         old, new = self._cluster.node(name).address, self._new[name]
         text = text.replace("/etc/ottla/node.pem", str(self._certificates.path(name)))
         text = text.replace("/etc/ottla/ca.pem", str(self._certificates.trusted))
