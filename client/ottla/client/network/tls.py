@@ -7,7 +7,6 @@ for long shows its new certificate and knows new CAs without a restart.
 
 import errno
 import logging
-import os
 import ssl
 from contextlib import suppress
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.limits import KIB
 from ottla.model.seams import ByteStream
 from ottla.model.settings.tls import TlsConfig
+from ottla.model.tls.changed_files_driver import Stamps, stamps_of
 from ottla.model.tls.context_driver import client_context
 
 logger = logging.getLogger("ottla.client.network")
@@ -109,7 +109,7 @@ class TlsDialer:
         """Read the files; raises ConfigError where they cannot be used."""
         self._config = config
         self._context = client_context(config)
-        self._signature = _signature(config)
+        self._signature = stamps_of(config.files)
         self._looked_at: float | None = None
         self._complaint = ""
 
@@ -126,7 +126,7 @@ class TlsDialer:
             self._looked_at = now_s
         if now_s >= self._looked_at + LOOKS_AGAIN_AFTER_S:
             self._looked_at = now_s
-            signature = _signature(self._config)
+            signature = stamps_of(self._config.files)
             if signature != self._signature:
                 self._reload(signature)
         return self._context
@@ -134,9 +134,9 @@ class TlsDialer:
     def use(self, config: TlsConfig) -> None:
         """Use another configuration from now on; ConfigError leaves all as it is."""
         context = client_context(config)
-        self._config, self._context, self._signature = config, context, _signature(config)
+        self._config, self._context, self._signature = config, context, stamps_of(config.files)
 
-    def _reload(self, signature: object) -> None:
+    def _reload(self, signature: Stamps) -> None:
         try:
             self._context = client_context(self._config)
         except ConfigError as error:
@@ -164,19 +164,6 @@ class TlsDialer:
 
 TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)
 """How this task's connections are encrypted, where nothing else is said; None: not at all."""
-
-
-def _signature(config: TlsConfig) -> object:
-    """Return what changes when a file is replaced."""
-    found = []
-    for path in config.files:
-        try:
-            stat = os.stat(path)
-        except OSError as error:
-            found.append((path, error.errno, 0, 0))
-        else:
-            found.append((path, stat.st_mtime_ns, stat.st_size, stat.st_ino))
-    return found
 
 
 class TlsStream:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 LOOK_INTERVAL_S = 1.0
 """How often files are looked at, at most: shorter finds a new certificate sooner."""
 
-Stamp = tuple[int, int, int]
+Stamp = tuple[str, int, int, int]
+Stamps = tuple[Stamp, ...]
 
 
 class ChangedFiles:
@@ -19,7 +20,7 @@ class ChangedFiles:
         self._paths = tuple(paths)
         self._now_s = now_s
         self._looked_s = now_s()
-        self._stamps = self._stamped()
+        self._stamps = stamps_of(self._paths)
 
     def look(self, *, is_due: bool = False) -> bool:
         """Return whether any file has changed since this last said so."""
@@ -27,16 +28,18 @@ class ChangedFiles:
         if now_s - self._looked_s < LOOK_INTERVAL_S and not is_due:
             return False
         self._looked_s = now_s
-        before, self._stamps = self._stamps, self._stamped()
+        before, self._stamps = self._stamps, stamps_of(self._paths)
         return self._stamps != before
 
-    def _stamped(self) -> list[Stamp | None]:
-        return [_stamp_of(path) for path in self._paths]
+
+def stamps_of(paths: Sequence[str]) -> Stamps:
+    """Return what changes when one of these files is replaced, appears or goes."""
+    return tuple(_stamp_of(path) for path in paths)
 
 
-def _stamp_of(path: str) -> Stamp | None:
+def _stamp_of(path: str) -> Stamp:
     try:
         found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    except OSError as error:
+        return path, error.errno or -1, 0, 0
+    return path, found.st_mtime_ns, found.st_size, found.st_ino

@@ -6,7 +6,6 @@ be, since a certificate and its key may be written one after the other.
 """
 
 import logging
-import os
 from datetime import UTC, datetime
 
 import trio
@@ -17,14 +16,13 @@ from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.tls import TlsConfig
+from ottla.model.tls.changed_files_driver import Stamps, stamps_of
 from ottla.model.tls.context_driver import check_own_trust
 
 logger = logging.getLogger("ottla.broker.network")
 
 LOOKS_AGAIN_AFTER_S = 10.0
 """How often files are looked at.  Lower takes new ones up sooner, higher costs fewer calls."""
-
-Signature = tuple[tuple[str, int, int, int], ...]
 
 
 class Certificates:
@@ -45,7 +43,7 @@ class Certificates:
             tls = self.served[self._dialled]
             check_own_trust(tls.config, tls.material)
             self.dialer = TlsDialer(tls.config)
-        self._signatures = {name: signature_of(tls.config) for name, tls in self.served.items()}
+        self._signatures = {name: stamps_of(tls.config.files) for name, tls in self.served.items()}
         self._complaints: dict[str, str] = {}
 
     def warnings(self) -> list[str]:
@@ -67,11 +65,11 @@ class Certificates:
     async def look_at(self, name: str) -> None:
         """Take up the files of one listener if they have changed."""
         tls = self.served[name]
-        signature = await trio.to_thread.run_sync(signature_of, tls.config)
+        signature = await trio.to_thread.run_sync(stamps_of, tls.config.files)
         if signature != self._signatures[name]:
             await self.use(name, tls.config, signature)
 
-    async def use(self, name: str, config: TlsConfig, signature: Signature | None = None) -> None:
+    async def use(self, name: str, config: TlsConfig, signature: Stamps | None = None) -> None:
         """Take up a configuration of a listener, or log why not."""
         tls = self.served[name]
         try:
@@ -89,7 +87,7 @@ class Certificates:
         tls.take_up(prepared)
         if name == self._dialled and self.dialer is not None:
             self.dialer.use(config)
-        self._signatures[name] = signature if signature is not None else signature_of(config)
+        self._signatures[name] = signature if signature is not None else stamps_of(config.files)
         self._complaints.pop(name, None)
         own = prepared.material.certificate
         assert own is not None
@@ -106,16 +104,3 @@ class Certificates:
         if name == self._dialled:
             check_own_trust(config, prepared.material)
         return prepared
-
-
-def signature_of(config: TlsConfig) -> Signature:
-    """Return what changes when a file of a configuration is replaced."""
-    found = []
-    for path in config.files:
-        try:
-            stat = os.stat(path)
-        except OSError as error:
-            found.append((path, error.errno or -1, 0, 0))
-        else:
-            found.append((path, stat.st_mtime_ns, stat.st_size, stat.st_ino))
-    return tuple(found)
