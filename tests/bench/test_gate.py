@@ -33,8 +33,8 @@ def results() -> dict[str, object]:
     return {name: run() for name, run in found.items()}
 
 
-def test_there_are_fourteen_paths_and_each_can_be_repeated(results: dict[str, object]) -> None:
-    assert len(results) == 14
+def test_there_are_fifteen_paths_and_each_can_be_repeated(results: dict[str, object]) -> None:
+    assert len(results) == 15
 
 
 def test_a_large_fetch_answers_with_all_its_records(results: dict[str, object]) -> None:
@@ -43,7 +43,9 @@ def test_a_large_fetch_answers_with_all_its_records(results: dict[str, object]) 
     assert answered > LARGE_RECORDS * LARGE_RECORD_BYTES
 
 
-@pytest.mark.parametrize("name", ["metadata", "offset commit", "group heartbeat", "produce small"])
+@pytest.mark.parametrize(
+    "name", ["metadata", "metadata, 10k ACLs", "offset commit", "group heartbeat", "produce small"]
+)
 def test_a_request_is_answered(results: dict[str, object], name: str) -> None:
     answered = results[name]
     assert isinstance(answered, int)

@@ -3,6 +3,7 @@
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,10 +103,10 @@ class HandRng:
 class Call:
     """One request's way through a handler: its context, and the answer once there is one."""
 
-    def __init__(self, api_key: int, version: int, arrived_ms: int) -> None:
+    def __init__(self, api_key: int, version: int, peer: Peer, arrived_ms: int) -> None:
         header = RequestHeader(api_key, version, 7, "test", 0)
         self.slot = ResponseSlot(self, header)
-        self.context = RequestContext(header, PEER, self.slot, arrived_ms)
+        self.context = RequestContext(header, peer, self.slot, arrived_ms)
         self.is_completed = False
         self.is_in_steps = False
         """Whether the answer was given as steps, which are encoded apart from the loop."""
@@ -175,6 +176,7 @@ class HandAuthorizer:
     """Allows what the test says, and keeps what it is asked."""
 
     is_active = True
+    logs_allowed = False
 
     def __init__(self) -> None:
         self.allowed: set[tuple[str, str, str]] = set()
@@ -223,6 +225,8 @@ class World:
         self.directory = directory
         self.disk = RealDisk([str(directory)])
         self.clock = HandClock()
+        self.peer = replace(PEER)
+        """The client of all requests."""
         self.purgatory = Purgatory()
         self.table = PartitionTable(
             MetadataImage(
@@ -339,7 +343,7 @@ class World:
         )
 
     def call(self, api_key: int, version: int) -> Call:
-        return Call(api_key, version, self.clock.now_ms)
+        return Call(api_key, version, self.peer, self.clock.now_ms)
 
     def run(self, handle: Callable[..., Any], call: Call, request: Message) -> Call:
         """Do what a connection does with a handler's result."""

@@ -1,4 +1,4 @@
-"""Fourteen short paths through the code whose instructions the gate counts.
+"""Fifteen short paths through the code whose instructions the gate counts.
 
 The requests run through a whole broker core behind one connection (`MiniBroker`): frame, header,
 handler, partition, answer.  Its log lies on a disk in memory and its clock stands, so that a count
@@ -89,6 +89,11 @@ def paths() -> dict[str, Path]:
         "fetch 128 KiB": _request(_filled(LARGE_BATCH), _fetch(), FETCH_VERSION),
         "metadata": _request(
             small,
+            MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
+            METADATA_VERSION,
+        ),
+        "metadata, 10k ACLs": _request(
+            _guarded(MiniBroker(frame_bytes_max=MIB)),
             MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
             METADATA_VERSION,
         ),

@@ -102,6 +102,11 @@ class StandardAuthorizer:
         self.take(image.acls)
 
     @property
+    def logs_allowed(self) -> bool:
+        """Whether what is allowed is logged too: then it must be asked each time."""
+        return self._audit is not None and self._audit.has_allowed
+
+    @property
     def acls(self) -> AclTable:
         """The entries that are decided by."""
         return self._acls
@@ -131,7 +136,7 @@ class StandardAuthorizer:
             if found is None:
                 found = self.judge(principal, host, operation, resource_type, name)
             self._remember(question, found)
-        if self._audit is not None and is_logged:
+        if is_logged and self._audit is not None:
             if not found.is_allowed:
                 self._audit.denied(question, found.reason, found.entry)
             elif self._audit.has_allowed:

@@ -21,6 +21,11 @@ class Authorizer(Protocol):
         """Whether anything can be refused at all; hot paths look here first."""
         ...
 
+    @property
+    def logs_allowed(self) -> bool:
+        """Whether what is allowed is logged too: then it must be asked each time."""
+        ...
+
     def is_allowed(
         self,
         principal: str,
@@ -52,6 +57,7 @@ class AllowAll:
     """The authorizer of a cluster that has none."""
 
     is_active = False
+    logs_allowed = False
 
     def is_allowed(
         self,

@@ -149,7 +149,7 @@ async def test_a_topic_id_that_no_topic_has_is_unknown_not_refused(guarded: Worl
     assert found == {"": ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-async def test_each_topic_is_decided_once_for_a_request(
+async def test_each_allowed_topic_is_decided_once_for_a_connection(
     guarded: World, authorizer: Authorizer
 ) -> None:
     await guarded.add("open")
@@ -157,6 +157,8 @@ async def test_each_topic_is_decided_once_for_a_request(
     guarded.produce(produced(guarded, *["open"] * 50))
     assert authorizer.asked == [("WRITE", "TOPIC", "open")]
     authorizer.asked.clear()
+    guarded.produce(produced(guarded, *["open"] * 50))
+    assert authorizer.asked == []
     request = fetched(guarded, "open")
     request.topics[0].partitions *= 50
     for index, one in enumerate(request.topics[0].partitions):
@@ -188,6 +190,7 @@ async def test_what_is_revoked_is_not_read_by_an_open_session(
     first = guarded.fetch(fetched(guarded, "open", session=(0, 0))).response(FetchResponse)
     assert first.session_id
     authorizer.allowed.clear()
+    guarded.authorization.use(authorizer)
     append(guarded, partition)
     call = guarded.fetch(fetched(guarded, session=(first.session_id, 1)))
     assert codes(guarded, call) == {"open": REFUSED}

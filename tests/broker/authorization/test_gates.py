@@ -153,9 +153,11 @@ def test_one_of_two_operations_is_enough_and_only_the_last_is_logged(
     for operation in ("ALTER", "CLUSTER_ACTION"):
         authorizer.allowed.clear()
         authorizer.allow(f"{operation} CLUSTER {CLUSTER_NAME}")
+        guarded.authorization.use(authorizer)
         guarded.authorization.serve(guarded.call(27, 1).context, request, handle)
     assert len(seen) == 2
     authorizer.allowed.clear()
+    guarded.authorization.use(authorizer)
     authorizer.logged.clear()
     guarded.authorization.serve(guarded.call(27, 1).context, request, lambda *_: None)
     assert authorizer.logged == [("CLUSTER_ACTION", "CLUSTER", CLUSTER_NAME)]

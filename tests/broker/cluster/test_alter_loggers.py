@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.network.steps import STEP_COST
 from ottla.model.errors import ErrorCode, RefusedError
@@ -65,6 +66,21 @@ async def test_a_logger_says_more_and_again_what_those_above_it_say(
     assert await alter(client, resource(BROKER_LOGGER, "1", (LOGGER, DELETE, None))) == [0]
     assert logger.level == logging.NOTSET
     assert client.controller.requests == []
+
+
+async def test_what_clients_may_do_is_decided_again_where_a_logger_says_more_or_less(
+    new_client: NewClient, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit log may say what was allowed from now on, which is not decided each time."""
+    client, told = new_client(), []
+    gates = Authorization(lambda topic_id: None, lambda key, code: None)
+    monkeypatch.setattr(gates, "decide_again", lambda: told.append(logger.level))
+    client.dispatcher.gates = gates
+    asked = resource(BROKER_LOGGER, "1", (LOGGER, SET, "DEBUG"))
+    assert await alter(client, asked, validate_only=True) == [0]
+    assert told == []
+    assert await alter(client, asked) == [0]
+    assert told == [logging.DEBUG]
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -7,13 +7,15 @@ itself do not come by here.
 from typing import Any
 
 from ottla.broker.authorization.gates import Gate, NoteRefusal, TopicName
-from ottla.broker.authorization.permissions import AuthorizerInForce, RequestPermissions
+from ottla.broker.authorization.permissions import AuthorizerInForce, ClientPermissions
+from ottla.broker.authorization.produce_gate import ProduceGate
 from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.authorizer import Authorizer
 from ottla.wire.api_permissions import PERMISSIONS
+from ottla.wire.apis import PRODUCE
 
 
 class Authorization:
@@ -34,7 +36,10 @@ class Authorization:
         self._acls = EMPTY.acls
         if by_acls is not None:
             self.use(by_acls)
-        gates = {key: Gate(row, name_of, note) for key, row in PERMISSIONS.items()}
+        gates = {
+            key: (ProduceGate if key == PRODUCE else Gate)(row, name_of, note)
+            for key, row in PERMISSIONS.items()
+        }
         self._gates = {key: None if gate.is_open else gate for key, gate in gates.items()}
 
     @property
@@ -59,9 +64,21 @@ class Authorization:
             self._by_acls.take(image.acls)
             self._in_force.note_change()
 
+    def decide_again(self) -> None:
+        """Keep nothing that was decided: it is decided, or logged, otherwise from now on."""
+        self._in_force.note_change()
+
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Refuse what the client may not do, and have the rest served by the handler."""
-        permissions = RequestPermissions(self._in_force, context.peer)
+        peer = context.peer
+        permissions: ClientPermissions | None = peer.permissions
+        if (
+            permissions is None
+            or permissions.is_of_one
+            or permissions.user is not peer.user
+            or permissions.allowed.version != self._in_force.version
+        ):
+            permissions = self._in_force.permissions_of(peer)
         context.permissions = permissions
         gate = self._gates[context.header.api_key]
         if gate is None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ottla.broker.authorization.conditions import CONDITIONS
 from ottla.broker.authorization.elements import ELEMENTS, Elements
-from ottla.broker.authorization.permissions import RequestPermissions
+from ottla.broker.authorization.permissions import ClientPermissions
 from ottla.broker.authorization.refusals import refused
 from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.broker.network.steps import Answer, StepPace, Steps, begun
@@ -67,7 +67,7 @@ class Gate:
         self,
         context: RequestContext,
         request: Any,
-        permissions: RequestPermissions,
+        permissions: ClientPermissions,
         handler: Handler,
     ) -> HandlerResult:
         """Refuse the request, or have what is allowed of it served."""
@@ -76,7 +76,7 @@ class Gate:
         return begun(self._serve(context, request, permissions, handler))
 
     def _is_allowed_at_once(
-        self, context: RequestContext, request: Any, permissions: RequestPermissions
+        self, context: RequestContext, request: Any, permissions: ClientPermissions
     ) -> bool:
         """Return whether a request of one resource or two is allowed, as most are: without steps.
 
@@ -110,7 +110,7 @@ class Gate:
         self,
         context: RequestContext,
         request: Any,
-        permissions: RequestPermissions,
+        permissions: ClientPermissions,
         handler: Handler,
     ) -> Answer:
         pace = StepPace()
@@ -135,7 +135,7 @@ class Gate:
         self,
         context: RequestContext,
         request: Any,
-        permissions: RequestPermissions,
+        permissions: ClientPermissions,
         handler: Handler,
         elements: Elements,
     ) -> Answer:
@@ -159,7 +159,6 @@ class Gate:
             return handler(context, request)
         setattr(request, elements.field, allowed)
         if allowed or elements.is_served_empty:
-            permissions.has_refused = True
             context.slot.amend = partial(_put_into, elements.into, places)
             return handler(context, request)
         response = response_class(self._key)()
@@ -175,7 +174,7 @@ class Gate:
         self,
         context: RequestContext,
         request: Any,
-        permissions: RequestPermissions,
+        permissions: ClientPermissions,
         part: Any,
         name: str,
     ) -> Need | None:
@@ -187,7 +186,7 @@ class Gate:
         return None
 
     def _refuse(
-        self, context: RequestContext, request: Any, permissions: RequestPermissions, need: Need
+        self, context: RequestContext, request: Any, permissions: ClientPermissions, need: Need
     ) -> Answer:
         reason = f"{permissions.principal} is not allowed {spoken(need)}"
         response = yield from refused(request, need.code, context.api_version, reason)
@@ -203,7 +202,7 @@ class Gate:
 def _refusal(
     context: RequestContext,
     request: Any,
-    permissions: RequestPermissions,
+    permissions: ClientPermissions,
     needs: tuple[Need, ...],
     pace: StepPace,
 ) -> Steps[Need | None]:

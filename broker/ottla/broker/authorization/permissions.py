@@ -1,13 +1,54 @@
-"""What the client of one request may do.  Pure.
+"""What the client of a request may do.  Pure.
 
-Each operation on a resource is decided once for a request, however often its parts name it.  A
-request that waits for long is decided again when the authorizer has changed meanwhile.
+What is allowed is kept for the connection, so that its next request need not have it decided
+again; what is refused is decided, and logged, once for each request, however often its parts name
+it.  Both rest on one state of the entries: with the next one everything is decided again, on open
+connections and for requests that wait.
 """
+
+from collections import defaultdict
+from collections.abc import Set as AbstractSet
+from typing import TypeAlias
 
 from ottla.broker.network.dispatch import Peer
 from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.authorizer import AllowAll, Authorizer, authorized_operations
 from ottla.wire.api_permissions import Need
+
+KEPT_MAX = 128
+"""Names kept for one connection, at some 200 bytes each.  With fewer, clients of more topics ask
+the authorizer more often, for a microsecond each; more cost memory on every connection."""
+
+NAME_CHARS_KEPT_MAX = 256
+"""Length of the longest name that is kept: a topic's has 249 at most, a group's may have 32 KiB."""
+
+Granted: TypeAlias = "tuple[AclOperation, ResourceType]"
+"""An operation on resources of a type."""
+
+
+class AllowedBefore:
+    """What the client of a connection was allowed by one state of the entries."""
+
+    __slots__ = ("_count", "_is_keeping", "names", "version")
+
+    def __init__(self, version: int, *, is_keeping: bool) -> None:
+        self.version = version
+        """The state of the entries."""
+        self.names: defaultdict[Granted, set[str]] = defaultdict(set)
+        """The resources, by what was allowed on them."""
+        self._is_keeping = is_keeping
+        self._count = 0
+
+    def keep(self, granted: Granted, name: str) -> bool:
+        """Keep what is allowed; return False for what is not to be kept."""
+        if not self._is_keeping or len(name) > NAME_CHARS_KEPT_MAX:
+            return False
+        if self._count >= KEPT_MAX:
+            self._count = 0
+            self.names.clear()
+        self._count += 1
+        self.names[granted].add(name)
+        return True
 
 
 class AuthorizerInForce:
@@ -29,25 +70,65 @@ class AuthorizerInForce:
         """Note that the authorizer decides otherwise than before."""
         self.version += 1
 
+    def permissions_of(self, peer: Peer) -> "ClientPermissions":
+        """Return what serves the next request of a connection, by the entries of now."""
+        before: ClientPermissions | None = peer.permissions
+        allowed = None
+        if before is not None and before.user is peer.user:
+            allowed = before.allowed
+        if allowed is None or allowed.version != self.version:
+            allowed = self.nothing_allowed()
+        found = peer.permissions = ClientPermissions(self, peer, allowed)
+        return found
 
-class RequestPermissions:
-    """Serves as the `Permissions` of one request."""
+    def nothing_allowed(self) -> AllowedBefore:
+        """Return what is known before anything is decided by the entries of now.
 
-    __slots__ = ("_decided", "_in_force", "_version", "has_refused", "host", "principal")
+        Where each decision is logged, none is kept.
+        """
+        return AllowedBefore(self.version, is_keeping=not self.authorizer.logs_allowed)
 
-    def __init__(self, in_force: AuthorizerInForce, peer: Peer) -> None:
+
+class ClientPermissions:
+    """Serves as the `Permissions` of a request, and of the next ones while nothing is refused."""
+
+    __slots__ = (
+        "_decided",
+        "_decided_version",
+        "_in_force",
+        "allowed",
+        "host",
+        "is_of_one",
+        "principal",
+        "user",
+    )
+
+    def __init__(self, in_force: AuthorizerInForce, peer: Peer, allowed: AllowedBefore) -> None:
         self._in_force = in_force
-        self._version = in_force.version
-        self._decided: dict[tuple[AclOperation, ResourceType, str], bool] = {}
+        self.allowed = allowed
+        """What was allowed before, by the entries that were asked last."""
+        self.user = peer.user
         self.principal = peer.principal
         self.host = peer.peer_host
-        self.has_refused = False
-        """Whether parts of the request were taken out of it."""
+        self.is_of_one = False
+        """Whether it knows decisions that the next request must not have from it."""
+        self._decided: dict[tuple[Granted, str], bool] = {}
+        self._decided_version = -1
 
     @property
     def version(self) -> int:
         """A number that changes whenever something else may be allowed."""
         return self._in_force.version
+
+    def allowed_before(self, granted: Granted) -> AbstractSet[str]:
+        """Return resources on which an operation was allowed: what is not there is to be asked.
+
+        Holds until the caller next lets others run.
+        """
+        allowed = self.allowed
+        if allowed.version != self._in_force.version:
+            allowed = self.allowed = self._in_force.nothing_allowed()
+        return allowed.names[granted]
 
     def allows(
         self,
@@ -58,16 +139,28 @@ class RequestPermissions:
         is_logged: bool = True,
     ) -> bool:
         """Return whether an operation on a resource is allowed now."""
+        granted = operation, resource_type
+        allowed = self.allowed
+        if name in allowed.names[granted] and allowed.version == self._in_force.version:
+            return True
+        return self._decide(granted, name, is_logged=is_logged)
+
+    def _decide(self, granted: Granted, name: str, *, is_logged: bool) -> bool:
         in_force = self._in_force
-        if self._version != in_force.version:
-            self._version = in_force.version
+        if self.allowed.version != in_force.version:
+            self.allowed = in_force.nothing_allowed()
+        if self._decided_version != in_force.version:
+            self._decided_version = in_force.version
             self._decided.clear()
-        key = operation, resource_type, name
-        decision = self._decided.get(key)
+        question = granted, name
+        decision = self._decided.get(question)
         if decision is None:
-            decision = self._decided[key] = in_force.authorizer.is_allowed(
-                self.principal, self.host, operation, resource_type, name, is_logged=is_logged
+            decision = in_force.authorizer.is_allowed(
+                self.principal, self.host, *granted, name, is_logged=is_logged
             )
+            if not (decision and self.allowed.keep(granted, name)):
+                self._decided[question] = decision
+                self.is_of_one = True
         return decision
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:

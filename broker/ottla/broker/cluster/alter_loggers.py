@@ -60,9 +60,14 @@ class AlterLoggersApi:
         forward: Forwarding,
         forward_large: Forwarding | None = None,
         cleaners_in_force: Callable[[], int] = lambda: 1,
+        on_levels: Callable[[], None] = lambda: None,
     ) -> None:
-        """`forward_large` takes requests that are costly to encode; by default `forward` does."""
+        """`forward_large` takes requests that are costly to encode; by default `forward` does.
+
+        `on_levels` is told when loggers have other levels.
+        """
         self._cleaners_in_force = cleaners_in_force
+        self._on_levels = on_levels
         self._node_id = config.node_id
         self._log_dirs = config.log_dirs
         self._loggers = loggers
@@ -181,3 +186,4 @@ class AlterLoggersApi:
         self._loggers.check(changes)
         if not is_dry:
             self._loggers.apply(changes)
+            self._on_levels()

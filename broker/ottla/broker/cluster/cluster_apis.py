@@ -120,6 +120,7 @@ def register_cluster_apis(
         admin.handle,
         admin.handle_large,
         lambda: int(setting_in_force(metadata.image, config, THREADS)),
+        dispatcher.decide_again,
     )
     dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
     topics = MetadataApi(

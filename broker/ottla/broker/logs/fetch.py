@@ -14,6 +14,7 @@ from ottla.broker.authorization.questions import may
 from ottla.broker.logs.cold_reads import BringIn, ColdReads
 from ottla.broker.logs.fetch_read import (
     PATIENT,
+    READ_TOPIC,
     FetchLimits,
     FetchTarget,
     Reading,
@@ -133,6 +134,7 @@ class Fetch:
         is_first = not reading.byte_count
         readers = api.cold_reads.readers
         permissions = None if limits.is_from_follower else self.context.permissions
+        readable = None if permissions is None else permissions.allowed_before(READ_TOPIC)
         quota = api.replication_quota
         is_limited = limits.is_from_follower and quota.is_limited
         is_exceeded = is_limited and quota.is_exceeded()
@@ -142,7 +144,8 @@ class Fetch:
                 partition = target.partition
                 if partition is None or partition.is_removed:
                     partition = api.resolve(target, limits, permissions)
-                if permissions is not None:
+                if readable is not None and partition.topic not in readable:
+                    assert permissions is not None
                     check_readable(permissions, partition.topic)
                 is_throttled = is_limited and may_be_held_back(partition, limits.replica_id)
                 is_held = is_throttled and is_exceeded

@@ -40,6 +40,8 @@ NO_LEADER_HINT = LeaderIdAndEpoch()
 NO_SNAPSHOT = SnapshotId()
 NO_RECORDS = b""
 
+READ_TOPIC = AclOperation.READ, ResourceType.TOPIC
+
 PATIENT = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -171,7 +173,7 @@ def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[TargetKey, F
 
 def check_readable(permissions: Permissions, topic: str) -> None:
     """Refuse a partition of a topic that the consumer may not read at the moment."""
-    if not permissions.allows(AclOperation.READ, ResourceType.TOPIC, topic):
+    if not permissions.allows(*READ_TOPIC, topic):
         raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 

@@ -18,6 +18,7 @@ returns, and for a coroutine until it ends.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -118,6 +119,8 @@ class Peer:
     software_version: str = UNKNOWN_SOFTWARE
     was_offered_telemetry: bool = False
     """Whether ApiVersions listed client telemetry on this connection."""
+    permissions: Any = None
+    """What `broker/authorization` knows of the client, where an authorizer decides."""
 
     @property
     def principal(self) -> str:
@@ -163,8 +166,12 @@ class Permissions(Protocol):
         """A number that changes whenever something else may be allowed."""
         ...
 
-    has_refused: bool
-    """Whether parts of the request were taken out of it, whose places are put into the answer."""
+    def allowed_before(self, granted: tuple[AclOperation, ResourceType]) -> AbstractSet[str]:
+        """Return resources on which an operation was allowed: what is not there is to be asked.
+
+        Holds until the caller next lets others run.
+        """
+        ...
 
 
 class RequestContext:
@@ -194,7 +201,7 @@ class RequestContext:
     @property
     def has_refused_parts(self) -> bool:
         """Whether parts that are not allowed were taken out of the request."""
-        return self.permissions is not None and self.permissions.has_refused
+        return self.slot.amend is not None
 
     @property
     def client_id(self) -> str | None:
@@ -235,6 +242,10 @@ class Gates(Protocol):
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Refuse what the client may not do, and have the rest served by the handler."""
+        ...
+
+    def decide_again(self) -> None:
+        """Keep nothing that was decided: it is decided, or logged, otherwise from now on."""
         ...
 
 
@@ -297,6 +308,11 @@ class Dispatcher:
     def api_keys(self) -> frozenset[int]:
         """The APIs served now."""
         return frozenset(self._routes)
+
+    def decide_again(self) -> None:
+        """Have what clients may do decided again: it is decided, or logged, otherwise now."""
+        if self.gates is not None:
+            self.gates.decide_again()
 
     def closed(self, peer: Peer) -> None:
         """Tell who wants to hear of it that a connection has closed, once."""
