@@ -18,8 +18,10 @@ cleaner_passes.py records per second of the log cleaner's passes
 log_moves.py      a log of 2 GB moves to another directory beside its producer
 local_cluster.py  that cluster: `ottla up` in a process, asked and hurt
 authorizer.py  decisions by access control entries, in this process
+security.py    what TLS, handshakes and entries cost, beside Kafka
+security_rows.py     its rows, and security_servers.py the servers
 requests.py    small requests over raw sockets: what one request costs a broker
-gate.py          instructions of ten short paths, against a committed table
+gate.py          instructions of fifteen short paths, against a committed table
 gate_paths.py    the paths
 instructions.py  instructions of a broker per request, counted under callgrind
 beside_kafka.py  Ottla beside Apache Kafka: the rows, in alternating rounds

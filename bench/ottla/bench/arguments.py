@@ -279,6 +279,13 @@ OPTIONS: dict[str, Option] = {
         help="time after which no other row begins, in seconds; complete rounds are reported "
         "(default: %(default)s)",
     ),
+    "handshake-seconds": _option(
+        "--handshake-seconds",
+        type=float,
+        metavar="S",
+        default=2.0,
+        help="duration of each row of handshakes, in seconds (default: %(default)s)",
+    ),
     "server-set": _option(
         "--set",
         action="append",
@@ -393,6 +400,12 @@ BENCHES: dict[str, Bench] = {
         "kafka rows few-rounds count bytes batch codec acks linger partitions singles row-requests "
         "connections in-flight server-set timeout format",
         {"count": 200_000},
+    ),
+    "security": Bench(
+        "cost of TLS, of handshakes and of access control entries, with Kafka in turns",
+        "kafka few-rounds count handshake-seconds row-requests connections in-flight entries "
+        "timeout format",
+        {"count": 200_000, "timeout": 440.0},
     ),
     "transactions": Bench(
         "transactional produce beside idempotent, and duration of commits, with Kafka in turns",

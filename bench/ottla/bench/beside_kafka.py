@@ -253,7 +253,7 @@ def open_servers(
     Raises RefusedError if one does not start.
     """
     with (
-        _ends_by_sigterm(),
+        ends_by_sigterm(),
         tempfile.TemporaryDirectory(prefix="ottla-bench-kafka-") as directory,
         open_kafka(jars, Path(directory), settings) as kafka,
         open_local_cluster(
@@ -270,7 +270,7 @@ def open_servers(
 
 
 @contextmanager
-def _ends_by_sigterm() -> Iterator[None]:
+def ends_by_sigterm() -> Iterator[None]:
     """Let SIGTERM stop the servers and remove their directories, as Ctrl-C does."""
 
     def end(*_: object) -> NoReturn:

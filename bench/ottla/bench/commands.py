@@ -18,7 +18,7 @@ from ottla.bench.authorizer import WAYS, run_decisions
 from ottla.bench.beside_kafka import BesideWork, rows_of, run_beside_kafka
 from ottla.bench.clients import CLIENTS, KINDS, RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
-from ottla.bench.comparison import as_table
+from ottla.bench.comparison import SERVERS, as_table
 from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.ledger import read_ledger
 from ottla.bench.load import Load, consume, end_to_end, produce
@@ -26,6 +26,9 @@ from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
 from ottla.bench.scrape import run_scrapes
+from ottla.bench.security import ROWS as SECURITY_ROWS
+from ottla.bench.security import run_security
+from ottla.bench.security_rows import SecurityWork
 from ottla.bench.steady import Steady, Writer
 from ottla.bench.telemetry import run_telemetry
 from ottla.bench.telemetry_beside import run_beside
@@ -257,6 +260,29 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
     return HEALTHY
 
 
+def _measure_security(arguments: argparse.Namespace) -> int:
+    """Measure what security costs Ottla and Apache Kafka, both started here."""
+    work = SecurityWork(
+        records=arguments.count,
+        handshake_s=arguments.handshake_seconds,
+        requests=arguments.requests,
+        connections=arguments.connections,
+        in_flight=arguments.in_flight,
+        entries=arguments.entries,
+    )
+    runs = len(SERVERS) * len(SECURITY_ROWS) * (arguments.rounds + 1)
+    with _progress(arguments.what, runs) as progress:
+        report = run_security(
+            arguments.kafka,
+            work,
+            rounds=arguments.rounds,
+            timeout_s=arguments.timeout,
+            progress=progress,
+        )
+    print(json.dumps(report.figures()) if arguments.format == "json" else report.text())
+    return HEALTHY
+
+
 def _measure_transactions(arguments: argparse.Namespace) -> int:
     """Measure transactions of Ottla, and with --kafka those of Apache Kafka in turns."""
     if arguments.kafka is not None and arguments.brokers != 1:
@@ -336,6 +362,7 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "clients": _measure_clients,
     "rebalance": _measure_rebalances,
     "scrape": _measure_scrapes,
+    "security": _measure_security,
     "steady": _measure_steady,
     "telemetry": _measure_telemetry,
     "transactions": _measure_transactions,

@@ -125,8 +125,8 @@ def as_table(comparisons: Sequence[FigureComparison]) -> str:
     lines = [("row", "figure", "Ottla", "Kafka", "Ottla/Kafka", "")]
     for each in comparisons:
         ratio = "–" if each.ratio is None else f"{each.ratio:.2f}"
-        shown = (_shown(each.ours), _shown(each.theirs))
-        lines.append((each.row, each.figure, *shown, ratio, each.verdict.value))
+        both = (shown(each.ours), shown(each.theirs))
+        lines.append((each.row, each.figure, *both, ratio, each.verdict.value))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -134,7 +134,8 @@ def as_table(comparisons: Sequence[FigureComparison]) -> str:
     )
 
 
-def _shown(spread: Spread) -> str:
+def shown(spread: Spread) -> str:
+    """Return a spread as a table has it: the median, with lowest–highest in brackets."""
     middle, lowest, highest = (
         f"{value:,.4g}" if value < 1_000 else f"{value:,.0f}" for value in spread
     )

@@ -7,6 +7,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple
 
 from ottla.bench.requests import METADATA_VERSION, answer_to, small_request
@@ -43,6 +44,8 @@ class KafkaServer(NamedTuple):
     version: str
     users_address: tuple[str, int] | None = None
     """Where its users log in, if it has some."""
+    doors: Mapping[str, str] = MappingProxyType({})
+    """Its further listeners by name, as `host:port`."""
 
 
 def java_program(environ: Mapping[str, str]) -> str:
@@ -66,10 +69,12 @@ def properties(
     settings: Mapping[str, str],
     users: Mapping[str, str] | None = None,
     users_port: int = 0,
+    doors: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> str:
     """Return the server.properties of a node that is broker and controller.
 
     Where there are users, with their passwords, they log in by SASL/PLAIN on a port of their own.
+    `doors` are further listeners: protocol and port by name.
     """
     own = {
         "process.roles": "broker,controller",
@@ -86,9 +91,14 @@ def properties(
         own["listeners"] += f",USERS://{HOST}:{users_port}"
         own["advertised.listeners"] += f",USERS://{HOST}:{users_port}"
         own["listener.security.protocol.map"] += ",USERS:SASL_PLAINTEXT"
-        own["inter.broker.listener.name"] = "PLAINTEXT"
         own["sasl.enabled.mechanisms"] = PLAIN
         own["listener.name.users.plain.sasl.jaas.config"] = f"{PLAIN_MODULE} required {passwords};"
+    for name, (protocol, at) in doors.items():
+        own["listeners"] += f",{name}://{HOST}:{at}"
+        own["advertised.listeners"] += f",{name}://{HOST}:{at}"
+        own["listener.security.protocol.map"] += f",{name}:{protocol}"
+    if users or doors:
+        own["inter.broker.listener.name"] = "PLAINTEXT"
     return "".join(f"{key}={value}\n" for key, value in {**settings, **own}.items())
 
 
@@ -100,16 +110,21 @@ def open_kafka(
     *,
     java: str | None = None,
     users: Mapping[str, str] | None = None,
+    doors: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[KafkaServer]:
     """Format an empty directory, start Kafka in it, and stop it afterwards.
 
-    `users` are passwords by the names of those who may log in by SASL/PLAIN.
+    `users` are passwords by the names of those who may log in by SASL/PLAIN; `doors` are the
+    protocols of further listeners by name.
     Raises ConfigError if there is no Java or no Kafka, RefusedError if Kafka does not start.
     """
     version = version_of(jars)
-    port, controller_port, users_port = free_ports(3, HOST)
+    port, controller_port, users_port, *others = free_ports(3 + len(doors), HOST)
+    opened = {name: (doors[name], at) for name, at in zip(doors, others, strict=True)}
     config = directory / "server.properties"
-    config.write_text(properties(directory, port, controller_port, settings, users, users_port))
+    config.write_text(
+        properties(directory, port, controller_port, settings, users, users_port, opened)
+    )
     java = java or java_program(os.environ)
     base = [java, "-cp", f"{jars.resolve()}/*"]
     log = directory / "kafka.out"
@@ -127,7 +142,8 @@ def open_kafka(
     try:
         _wait_until_ready(child, (HOST, port), log)
         users_address = (HOST, users_port) if users else None
-        yield KafkaServer(f"{HOST}:{port}", child.pid, version, users_address)
+        addresses = {name: f"{HOST}:{at}" for name, (_, at) in opened.items()}
+        yield KafkaServer(f"{HOST}:{port}", child.pid, version, users_address, addresses)
     finally:
         _stop(child)
 

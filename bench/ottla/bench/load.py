@@ -36,7 +36,7 @@ class Load:
     """None is the cluster's default."""
 
     login: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka's settings of TLS and login, with which a topic is created."""
+    """librdkafka's settings of TLS and login."""
 
 
 def make_topic(load: Load) -> None:
@@ -75,6 +75,7 @@ def produce(load: Load, progress: Progress) -> Result:
             "queue.buffering.max.kbytes": max(65_536, 8 * load.batch_bytes // 1024),
             # What is still queued after Ctrl-C must not bring back a topic that was deleted.
             "allow.auto.create.topics": False,
+            **load.login,
         }
     )
     payload = os.urandom(load.record_bytes)
@@ -125,6 +126,7 @@ def consume(load: Load, progress: Progress) -> Result:
             "message.max.bytes": min(fetch_bytes, 1_000_000),
             "receive.message.max.bytes": 2 * max(load.batch_bytes, 65_536) * 64,
             "queued.max.messages.kbytes": 262_144,
+            **load.login,
         }
     )
     try:
@@ -166,6 +168,7 @@ def end_to_end(load: Load, progress: Progress) -> Result:
             "acks": load.acks,
             "linger.ms": 0,
             "allow.auto.create.topics": False,
+            **load.login,
         }
     )
     consumer = confluent.Consumer(
@@ -174,6 +177,7 @@ def end_to_end(load: Load, progress: Progress) -> Result:
             "group.id": "ottla-bench",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 500,
+            **load.login,
         }
     )
     payload = os.urandom(load.record_bytes)

@@ -186,3 +186,5 @@ def open_cluster_in(
     finally:
         child.terminate()
         child.wait(STOP_TIMEOUT_S)
+        if child.stdout is not None:
+            child.stdout.close()

@@ -41,6 +41,8 @@ class Small(NamedTuple):
     payload_bytes: int
     answer: bytes | None = None
     """What every answer must be, where they are all the same."""
+    before: tuple[bytes, ...] = ()
+    """Frames that are sent and answered first, one by one: a login."""
 
 
 class Waited(NamedTuple):
@@ -87,7 +89,7 @@ def run_requests(
     progress: Callable[[int], None],
 ) -> Result:
     """Send `count` small requests and wait for every answer; latency is of each request."""
-    topic_id = _topic_id(address, topic)
+    topic_id = topic_id_of(address, topic)
     if kind == "fetch":
         # So that there is a record at offset 0 to be answered with.
         answer_to(address, small_request("produce", topic, topic_id).frame)
@@ -147,6 +149,8 @@ class _Client:
     def __init__(self, address: tuple[str, int], small: Small) -> None:
         self.socket = dial(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for frame in small.before:
+            exchanged(self.socket, frame)
         self._frame = small.frame
         self._answer = small.answer
         self._received = bytearray()
@@ -179,7 +183,8 @@ class _Client:
         return answered
 
 
-def _topic_id(address: tuple[str, int], topic: str) -> UUID:
+def topic_id_of(address: tuple[str, int], topic: str) -> UUID:
+    """Return the id of a topic."""
     answer = answer_to(address, small_request("metadata", topic, UUID(int=0)).frame)
     _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
     found = codec.decode(MetadataResponse, METADATA_VERSION, memoryview(answer)[at:])
@@ -201,9 +206,14 @@ def dial(address: tuple[str, int]) -> socket.socket:
 def answer_to(address: tuple[str, int], frame: bytes) -> bytes:
     """Send one request on a connection of its own; return the answer, its length left out."""
     with dial(address) as client:
-        client.sendall(frame)
-        stream = client.makefile("rb")
-        return stream.read(int.from_bytes(stream.read(4), "big"))
+        return exchanged(client, frame)
+
+
+def exchanged(client: socket.socket, frame: bytes) -> bytes:
+    """Send a request and return its answer, the length left out; no other may be on its way."""
+    client.sendall(frame)
+    stream = client.makefile("rb")
+    return stream.read(int.from_bytes(stream.read(4), "big"))
 
 
 def frame_of(message: Message, version: int) -> bytes:
