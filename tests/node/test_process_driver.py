@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.node.process_driver import (
+    DESCRIPTORS_AT_START,
     GROWTH_LOOK_S,
     GROWTH_MIN,
     freeze_as_it_grows,
@@ -81,6 +82,15 @@ def test_the_limit_of_open_files_is_raised_to_the_hard_one() -> None:
         assert soft == hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_kernel_has_room_for_many_descriptors_from_the_start() -> None:
+    program = "from ottla.node.process_driver import prepare_process; prepare_process(); "
+    program += "print(open('/proc/self/status').read())"
+    told = subprocess.check_output([sys.executable, "-c", program], text=True)
+    (size,) = [line.split()[1] for line in told.splitlines() if line.startswith("FDSize:")]
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert int(size) >= min(hard, DESCRIPTORS_AT_START)
 
 
 def test_frozen_objects_are_out_of_the_collectors_sight() -> None:

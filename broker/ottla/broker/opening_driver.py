@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -59,6 +60,10 @@ from ottla.storage.meta_properties import MetaProperties
 logger = logging.getLogger("ottla.broker")
 
 
+CONNECTIONS_PER_PARTITION = 4
+"""How many a full collection of garbage walks in the time that it takes for a partition."""
+
+
 async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
     """Run a broker until SIGTERM or SIGINT; call `ready` once it serves.
 
@@ -75,7 +80,7 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
                 await broker.is_ready.wait()
                 freeze_long_lived_objects()
                 ready()
-                nursery.start_soon(freeze_as_it_grows, lambda: len(broker.table))
+                nursery.start_soon(freeze_as_it_grows, partial(_long_lived_count, broker))
                 await is_stopping.wait()
             await broker.leave()
     except BaseExceptionGroup as group:
@@ -86,6 +91,11 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
 
 class StoppedEarlyError(Exception):
     """A broker was asked to stop before it knew its cluster."""
+
+
+def _long_lived_count(broker: Broker) -> int:
+    """Return how much there is that stays, counted in partitions."""
+    return len(broker.table) + broker.server.connection_count // CONNECTIONS_PER_PARTITION
 
 
 async def _stop_waiting_when(is_stopping: trio.Event, scope: trio.CancelScope) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 from ottla.broker.network.buffers import HeldBytes, Output
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.guard import GuardPost
+from ottla.broker.network.parted import PARTED_HOST
 from ottla.broker.network.request_memory import MemoryShare, RequestMemory
 from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.response_queue import ResponseQueue, ResponseSlot
@@ -336,6 +337,8 @@ class Connection:
             except Exception as fault:
                 self._dispatcher.errors.note("request", slot.header.api_key, fault)
         self._dispatcher.closed(self.peer)
+        if not self._is_serving:
+            self._host = PARTED_HOST
 
     # What handlers reach through their slot and context.
 

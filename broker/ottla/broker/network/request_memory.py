@@ -16,6 +16,7 @@ Invariants: ChargedAsAllocated, OneOverdraftAtATime, SomebodyGrows.
 
 from typing import Protocol
 
+from ottla.broker.network.parted import PARTED_HOLDER
 from ottla.broker.network.response_memory import ResponseMemory
 from ottla.model.limits import (
     FRAME_BYTES_PER_SECOND_MIN,
@@ -201,6 +202,7 @@ class RequestMemory:
     def forget(self, share: MemoryShare) -> None:
         """Call the holder no longer: it has closed, and releases what it holds."""
         self._waiters.pop(share, None)
+        share.holder = PARTED_HOLDER
 
     # ---- who holds for too long
 

@@ -80,6 +80,11 @@ class Server(Protocol):
         ...
 
     @property
+    def connection_count(self) -> int:
+        """Number of open connections."""
+        ...
+
+    @property
     def metrics(self) -> Mapping[str, float]:
         """Return plain counts, for DescribeNode."""
         ...
