@@ -51,6 +51,6 @@ jepsen-transactions:
 bench:
 	$(PYTHON) -m ottla.cli bench --help
 
-# Instructions of fourteen short paths, against bench/gate.json; --write makes what is counted the table.
+# Instructions of short paths, against bench/gate.json; --write makes what is counted the table.
 bench-gate:
 	$(PYTHON) -m ottla.bench.gate

@@ -33,8 +33,8 @@ def results() -> dict[str, object]:
     return {name: run() for name, run in found.items()}
 
 
-def test_there_are_fifteen_paths_and_each_can_be_repeated(results: dict[str, object]) -> None:
-    assert len(results) == 15
+def test_each_path_can_be_repeated(results: dict[str, object]) -> None:
+    assert {"produce small", "fetch small", "metadata"} < results.keys()
 
 
 def test_a_large_fetch_answers_with_all_its_records(results: dict[str, object]) -> None:

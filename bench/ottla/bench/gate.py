@@ -1,4 +1,4 @@
-"""`make bench-gate`: instructions of fifteen short paths, against a committed table.
+"""`make bench-gate`: instructions of short paths, against a committed table.
 
 Seconds on shared cores cannot show a change of 3 %; instructions can.  The paths run in a process
 of their own under valgrind's callgrind, which counts only between two marks around each of them.

@@ -1,4 +1,4 @@
-"""Fifteen short paths through the code whose instructions the gate counts.
+"""Short paths through the code whose instructions the gate counts.
 
 The requests run through a whole broker core behind one connection (`MiniBroker`): frame, header,
 handler, partition, answer.  Its log lies on a disk in memory and its clock stands, so that a count
@@ -6,6 +6,7 @@ means the same on every machine; what sockets, the kernel and real files cost is
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
@@ -97,6 +98,10 @@ def paths() -> dict[str, Path]:
             MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
             METADATA_VERSION,
         ),
+        "metadata, new": _renewed(
+            MiniBroker(frame_bytes_max=MIB),
+            MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
+        ),
         "offset commit": _request(group, _commit(), COMMIT_VERSION),
         "group heartbeat": _request(group, heartbeat, HEARTBEAT_VERSION),
         "append": lambda: log.append_as_leader(
@@ -110,6 +115,17 @@ def paths() -> dict[str, Path]:
 def _request(broker: MiniBroker, message: Message, version: int) -> Path:
     data = frame_of(message, version)
     return lambda: broker.exchange(data)
+
+
+def _renewed(broker: MiniBroker, message: MetadataRequest) -> Path:
+    """Ask for what is another image each time, so that no kept answer holds."""
+    data, metadata = frame_of(message, METADATA_VERSION), broker.core.metadata
+
+    def ask() -> None:
+        metadata.image = replace(metadata.image)
+        broker.exchange(data)
+
+    return ask
 
 
 def _produce(batch: bytes) -> ProduceRequest:

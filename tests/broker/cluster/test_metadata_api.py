@@ -12,6 +12,8 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ListenAddress as ConfiguredEndpoint
+from ottla.wire.codec import encode
+from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
@@ -249,3 +251,43 @@ async def test_many_topics_are_described_in_steps(new_client: NewClient) -> None
     assert client.stepped_count == 1
     assert len(answer.topics) == 102
     assert sum(len(topic.partitions) for topic in answer.topics) == 1_004
+
+
+async def test_a_request_asked_again_is_answered_the_same_until_the_image_changes(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    request = MetadataRequest(topics=named("orders", "new"), allow_auto_topic_creation=False)
+    first = await client.ask(request, 12)
+    assert await client.ask(request, 12) == first
+    assert await client.another().ask(request, 12) == first
+    await client.publish(client.image_with("new", leaders=[1]))
+    assert [topic.error_code for topic in (await client.ask(request, 12)).topics] == [0, 0]
+
+
+async def test_clients_that_came_in_by_other_addresses_are_not_told_each_others(
+    new_client: NewClient,
+) -> None:
+    everywhere = (ConfiguredEndpoint("PLAINTEXT", "", 9092),)
+    client = new_client(BrokerConfig(node_id=NodeId(1), listeners=everywhere))
+    other = client.another()
+    other.connection.peer.local_host = "10.0.0.2"
+    request = MetadataRequest(topics=[])
+    assert (await client.ask(request, 12)).brokers[0].host == "10.0.0.1"
+    assert (await other.ask(request, 12)).brokers[0].host == "10.0.0.2"
+    assert (await client.ask(request, 12)).brokers[0].host == "10.0.0.1"
+
+
+async def test_each_answer_has_the_correlation_id_of_its_own_request(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    request = MetadataRequest(topics=named("orders"))
+    for correlation_id in (7, 8):
+        header = encode_request_header(request.API_KEY, 12, correlation_id, "test")
+        body = header + encode(request, 12)
+        client.connection.on_bytes(memoryview(len(body).to_bytes(4, "big") + body), 0)
+        (answer,) = client.connection.output.chunks
+        assert isinstance(answer, bytes)
+        client.connection.output.on_sent(len(answer))
+        assert int.from_bytes(answer[4:8], "big") == correlation_id

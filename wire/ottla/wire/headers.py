@@ -51,6 +51,11 @@ def frame(chunks: list[Chunk]) -> list[Chunk]:
     return [_LENGTH.pack(length), *chunks]
 
 
+def frame_start(head: bytes, body_bytes: int) -> bytes:
+    """Return what stands in front of a body: the frame's length, and a header."""
+    return _LENGTH.pack(len(head) + body_bytes) + head
+
+
 def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max: int) -> int:
     """Read the length in front of a frame; one that is negative or too large is no frame."""
     (length,) = _LENGTH.unpack_from(data, at)

@@ -26,6 +26,7 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.cluster.token_apis import DelegationTokenApis
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.ready_answers import ReadyAnswers
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import THREADS
 from ottla.wire.apis import (
@@ -130,7 +131,7 @@ def register_cluster_apis(
         purgatory=purgatory,
         auto_create=auto_create,
     )
-    dispatcher.register(METADATA, topics.handle)
+    dispatcher.register(METADATA, topics.handle, ready=ReadyAnswers(lambda: metadata.image))
     configs = ConfigsApi(config=config, metadata=metadata, loggers=loggers)
     dispatcher.register(DESCRIBE_CONFIGS, configs.handle)
     resources = ListConfigResourcesApi(config=config, metadata=metadata)

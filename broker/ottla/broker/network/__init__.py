@@ -25,6 +25,7 @@ alarm_driver.py         sleeps until the next deadline
 
 Answers
 response_queue.py       answers in request order
+ready_answers.py        answers kept for requests that are asked again in the same bytes
 
 Bounds and times
 request_memory.py       the pool that bounds request bytes over all connections

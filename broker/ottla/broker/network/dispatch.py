@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ottla.broker.network.guard import ConnectionGuard
 from ottla.broker.network.loop_clock import LoopClock
+from ottla.broker.network.ready_answers import Door, ReadyAnswers
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
@@ -34,7 +35,7 @@ from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB, MIB
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.apis import API, API_VERSIONS, request_class
-from ottla.wire.codec import decode_prefix
+from ottla.wire.codec import decode_prefix, encode
 from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader, trace_context_of
@@ -126,6 +127,11 @@ class Peer:
     def principal(self) -> str:
         """The user as Kafka writes a principal."""
         return principal_of(self.user)
+
+    @property
+    def door(self) -> Door:
+        """The listener that the client came in by, and where."""
+        return self.listener_name, self.local_host, self.local_port
 
     @property
     def label(self) -> str:
@@ -221,6 +227,9 @@ class Route(NamedTuple):
     highest: int
     large_handler: Handler
     """Serves requests with many elements, in steps."""
+    ready: ReadyAnswers | None = None
+    """Answers kept for requests that are asked again, where there are any; none is a refusal as a
+    whole."""
 
 
 class Quotas(Protocol):
@@ -293,15 +302,21 @@ class Dispatcher:
             self.register(api_key, handler)
 
     def register(
-        self, api_key: int, handler: Handler, *, large_handler: Handler | None = None
+        self,
+        api_key: int,
+        handler: Handler,
+        *,
+        large_handler: Handler | None = None,
+        ready: ReadyAnswers | None = None,
     ) -> None:
         """Serve an API, in every version of its table row, with `handler`.
 
         `large_handler` serves requests with many elements where `handler` does not do so in steps.
+        An answer that `handler` gives at once is kept in `ready`, and given again while it holds.
         """
         api = API[api_key]
         self._routes[api_key] = Route(
-            handler, api.lowest, api.latest_stable, large_handler or handler
+            handler, api.lowest, api.latest_stable, large_handler or handler, ready
         )
 
     @property
@@ -352,12 +367,41 @@ class Dispatcher:
             )
         if self.quotas is not None and self.quotas.is_active:
             self.quotas.charge(context, len(frame))
+        ready = route.ready
+        is_guarded = self.gates is not None and self.gates.is_active
+        if ready is not None and slot.charge is None and not is_guarded:
+            return self._serve_ready(ready, route, context, frame)
+        return self._serve_frame(route, context, frame)
+
+    def _serve_ready(
+        self, ready: ReadyAnswers, route: Route, context: RequestContext, frame: memoryview
+    ) -> HandlerResult:
+        """Give an answer that is kept, or the handler's, and keep that."""
+        key = ready.key(context.header, context.peer.door, frame)
+        body = None if key is None else ready.find(key)
+        if body is not None:
+            context.slot.complete_body(body)
+            return None
+        state = ready.state
+        result = self._serve_frame(route, context, frame)
+        if key is None or not isinstance(result, Message):
+            return result
+        ready.keep(key, state, body := encode(result, context.api_version))
+        context.slot.complete_body(body)
+        return None
+
+    def _serve_frame(
+        self, route: Route, context: RequestContext, frame: memoryview
+    ) -> HandlerResult:
+        """Decode a request and have it served."""
+        header = context.header
+        api_key = header.api_key
         request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
         # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
         # of all topics has three of them.
         try:
             request, _ = decode_prefix(
-                request_type, version, frame, header.body_at, INLINE_ELEMENTS_BYTES_MAX
+                request_type, header.api_version, frame, header.body_at, INLINE_ELEMENTS_BYTES_MAX
             )
         except ProtocolError:
             if len(frame) < APART_FROM_BYTES:

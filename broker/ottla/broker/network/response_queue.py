@@ -14,7 +14,7 @@ from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.steps import Answer
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Chunk, Message
-from ottla.wire.headers import RequestHeader, encode_response_header, frame
+from ottla.wire.headers import RequestHeader, encode_response_header, frame, frame_start
 
 
 class SlotOwner(Protocol):
@@ -171,6 +171,12 @@ class ResponseSlot:
         self.error_code = getattr(response, "error_code", 0)
         head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
         self._finish(frame([head, *body]))
+
+    def complete_body(self, body: bytes) -> None:
+        """Answer with a body that is encoded already, and of which nothing is to be charged."""
+        header = self.header
+        head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+        self._finish([frame_start(head, len(body)) + body])
 
     def complete_raw(self, data: bytes) -> None:
         """Answer with bytes that have no header: a token after SaslHandshake 0."""
