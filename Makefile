@@ -1,5 +1,5 @@
 # make check, make test, make fix, make docs, make sim (ENGINE=whole SEED=7), make soak, make jepsen,
-# make bench, make bench-gate.
+# make bench, make bench-gate, make wheel, make test-compiled.
 PYTHON ?= .venv/bin/python
 TESTS =
 FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker pipeline jepsen bench cli tests
@@ -10,8 +10,10 @@ FOR ?= 60m
 STORE ?= store
 MIN_OPS ?= 200
 JEPSEN_FOR ?= 30s
+COMPILED = build/compiled
 
-.PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions bench bench-gate
+.PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions bench bench-gate \
+  wheel compiled-environment test-compiled
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -54,3 +56,24 @@ bench:
 # Instructions of short paths, against bench/gate.json; --write makes what is counted the table.
 bench-gate:
 	$(PYTHON) -m ottla.bench.gate
+
+# A wheel whose hot modules are compiled (docs/compiled.md); for other machines, too, where auditwheel is.
+wheel:
+	rm -rf $(COMPILED)/wheel
+	OTTLA_COMPILE=1 $(PYTHON) -m build --wheel --no-isolation --outdir $(COMPILED)/wheel .
+	mkdir -p dist
+	if $(PYTHON) -c 'import auditwheel' 2> /dev/null; \
+	  then $(PYTHON) -m auditwheel repair --wheel-dir dist $(COMPILED)/wheel/*.whl; \
+	  else cp $(COMPILED)/wheel/*.whl dist; fi
+
+# That wheel in an environment of its own, which finds all other packages where $(PYTHON) does.
+compiled-environment: wheel
+	rm -rf $(COMPILED)/environment
+	$(PYTHON) -m venv $(COMPILED)/environment
+	$(PYTHON) -c 'import sys; print(*(one for one in sys.path if one.endswith("-packages")), sep="\n")' \
+	  > "$$($(COMPILED)/environment/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/others.pth"
+	$(COMPILED)/environment/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(COMPILED)/wheel/*.whl
+	$(COMPILED)/environment/bin/ottla version | grep compiled
+
+test-compiled: compiled-environment
+	$(COMPILED)/environment/bin/python -m pytest $(TESTS)

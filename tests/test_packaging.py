@@ -93,4 +93,4 @@ def test_an_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert done.stdout
         if words == ["version"]:
-            assert done.stdout.strip() == PROJECT["project"]["version"]
+            assert done.stdout.strip() == f"{PROJECT['project']['version']} (interpreted)"

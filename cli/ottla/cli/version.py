@@ -3,14 +3,21 @@
 import argparse
 from importlib.metadata import version
 
+from ottla.cli.common import add_format_argument, print_json
 from ottla.cli.terminal import say
+from ottla.model.compiled import installed_form
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare nothing: the command has no arguments."""
+    """Declare the command's arguments."""
+    add_format_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the version."""
-    say(version("ottla"))
+    """Print the version, and whether the hot modules are compiled."""
+    form = installed_form()
+    if arguments.format == "json":
+        print_json({"version": version("ottla"), "form": form})
+    else:
+        say(f"{version('ottla')} ({form})")
     return 0

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ottla.model.compiled import mypyc_attr
+
 
 class QuotaEntity(NamedTuple):
     """One part of whom a quota is for: a user, a client id, an ip, or the default of these."""
@@ -69,6 +71,7 @@ class Match(NamedTuple):
     counted_as: tuple[str, str]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Limits:
     """Every limit of one quota."""
 

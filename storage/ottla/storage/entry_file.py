@@ -7,6 +7,7 @@ read in place: no mapping (a mapped file kills the process when the disk is full
 """
 
 import errno
+from typing import ClassVar
 
 from ottla.storage.disk_errors import is_disk_failure
 from ottla.storage.disk_seam import Disk, DiskFile, NotCachedError
@@ -32,8 +33,8 @@ class EntryFile:
         "path",
     )
 
-    entry_bytes = 8
-    is_rebuilt = True
+    entry_bytes: ClassVar[int] = 8
+    is_rebuilt: ClassVar[bool] = True
     """Whether a start that finds the file unsealed builds it again: nothing rests on it before
     `trim` has written all of it."""
 

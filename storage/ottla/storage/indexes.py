@@ -11,6 +11,7 @@ increase.  The last slot is kept for the entry a segment gets when it is closed 
 
 from bisect import bisect_left, bisect_right
 from struct import Struct
+from typing import ClassVar
 
 from ottla.model.limits import INT32_MAX
 from ottla.storage.disk_seam import Disk
@@ -29,7 +30,7 @@ class OffsetIndex(EntryFile):
 
     __slots__ = ("_found_last", "base_offset", "entry_count_max")
 
-    entry_bytes = _OFFSET_ENTRY.size
+    entry_bytes: ClassVar[int] = _OFFSET_ENTRY.size
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         super().__init__(disk, path)
@@ -107,7 +108,7 @@ class TimeIndex(EntryFile):
 
     __slots__ = ("base_offset", "entry_count_max")
 
-    entry_bytes = _TIME_ENTRY.size
+    entry_bytes: ClassVar[int] = _TIME_ENTRY.size
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         super().__init__(disk, path)

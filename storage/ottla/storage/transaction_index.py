@@ -5,7 +5,7 @@ last stable offset at that time, int64 each; in order of the last offset.
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ottla.model.ids import Offset
 from ottla.storage.entry_file import EntryFile
@@ -32,8 +32,8 @@ class TransactionIndex(EntryFile):
 
     __slots__ = ()
 
-    entry_bytes = _ENTRY.size
-    is_rebuilt = False
+    entry_bytes: ClassVar[int] = _ENTRY.size
+    is_rebuilt: ClassVar[bool] = False
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry."""

@@ -23,6 +23,7 @@ from ottla.broker.network.request_memory import MemoryShare, RequestMemory
 from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.response_queue import ResponseQueue, ResponseSlot
 from ottla.broker.network.steps import Answer, Apart
+from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import (
     FRAME_LENGTH_BYTES,
@@ -89,6 +90,7 @@ class ConnectionHost(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Connection:
     """Parses frames, takes requests up, keeps answers in order, and bounds what it holds."""
 

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar, Protocol
 
+from ottla.model.compiled import mypyc_attr
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 DEAD_TIMERS_KEPT = 256
@@ -34,6 +35,7 @@ AT_ONCE_MS = 0
 """A deadline that has always come."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingEntry(ABC):
     """One waiting request; subclass it and say when it is complete."""
 

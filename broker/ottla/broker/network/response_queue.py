@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from ottla.broker.network.request_times import Times
 from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.steps import Answer
+from ottla.model.compiled import mypyc_attr
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Chunk, Message
 from ottla.wire.headers import RequestHeader, encode_response_header, frame, frame_start
@@ -56,6 +57,7 @@ class Charge(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ResponseSlot:
     """The place of one answer in its connection's order.
 

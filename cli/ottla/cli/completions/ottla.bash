@@ -751,8 +751,8 @@ _ottla_row() {
       argument='topics|groups|profiles' ;;
     'version')
       verbs=''
-      options='-h --help'
-      values=''
+      options='-h --help --format'
+      values='--format=table|json'
       argument='' ;;
   esac
 }

@@ -905,8 +905,8 @@ function __ottla_row
         case 'version'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help'
-            set -g __ottla_values
+            set -g __ottla_options '-h' '--help' '--format'
+            set -g __ottla_values '--format=table|json'
             set -g __ottla_argument ''
     end
 end

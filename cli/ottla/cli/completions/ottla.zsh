@@ -752,8 +752,8 @@ _ottla_row() {
       ottla_argument='topics|groups|profiles' ;;
     'version')
       ottla_verbs=()
-      ottla_options=('-h' '--help')
-      ottla_values=()
+      ottla_options=('-h' '--help' '--format')
+      ottla_values=('--format=table|json')
       ottla_argument='' ;;
   esac
 }

@@ -1,0 +1,165 @@
+"""Compiles the hot modules of a wheel with mypyc, when OTTLA_COMPILE is set.
+
+Hatch calls `CompiledWheel` for each wheel and editable install.  Without OTTLA_COMPILE=1 it does
+nothing: no compiler, no further package.  With it, the packages are copied into one tree under
+build/compiled, the modules that pyproject.toml names there are compiled to one library and a stub
+each, and these join the Python files in the wheel: Python imports an extension before a source file
+of its name.  The tree is kept, so that a second build compiles only what changed.
+
+`python hatch_build.py` builds the tree alone and prints it: with it as PYTHONPATH, the compiled
+form runs from a checkout.  OTTLA_COMPILE_LEVEL is the compiler's -O (default: 2).
+"""
+
+import filecmp
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).parent
+LIBRARY = "ottla"
+"""The library of all compiled modules is `ottla__mypyc`."""
+DEFAULT_LEVEL = "2"
+JOBS = os.cpu_count() or 1
+
+
+class CompiledWheel(BuildHookInterface[Any]):
+    """Adds the compiled modules to a wheel."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """Return what a compiled build needs: the compiler, and what the modules import."""
+        if not _is_asked():
+            return []
+        return [*self.config["requires"], *self.metadata.core.dependencies]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, unless this is an editable install or nothing asks for it."""
+        if version == "editable" or not _is_asked():
+            return
+        tree = compile_tree()
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        for path in sorted(tree.rglob("*.so")):
+            build_data["force_include"][str(path)] = str(path.relative_to(tree))
+
+
+def compile_tree() -> Path:
+    """Copy the packages into one tree, compile there, and return it."""
+    target = ROOT / "build" / "compiled" / str(sys.implementation.cache_tag)
+    tree = target / "tree"
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    wheel = settings["targets"]["wheel"]
+    _copy_sources([ROOT / package for package in wheel["packages"]], tree)
+    environment = {**os.environ, "MYPYPATH": "", "PYTHONPATH": ""}
+    modules = wheel["hooks"]["custom"]["modules"]
+    for stale in set(tree.rglob("*.so")) - _libraries(tree, modules):
+        stale.unlink()
+    command = [sys.executable, str(Path(__file__)), "--compile", *modules]
+    subprocess.run(command, cwd=tree, env=environment, stdout=sys.stderr, check=True)
+    return tree
+
+
+def _is_asked() -> bool:
+    return os.environ.get("OTTLA_COMPILE", "") not in ("", "0")
+
+
+def _libraries(tree: Path, modules: list[str]) -> set[Path]:
+    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    names = [f"{LIBRARY}__mypyc", *(module.replace(".", "/") for module in modules)]
+    return {tree / f"{name}{suffix}" for name in names}
+
+
+def _copy_sources(packages: list[Path], tree: Path) -> None:
+    """Make the tree's sources those of the packages; what did not change keeps its time."""
+    wanted: dict[Path, Path] = {}
+    for package in packages:
+        for path in package.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                wanted[tree / path.relative_to(package.parent)] = path
+    present = {path for path in tree.rglob("*") if path.is_file() and path.suffix != ".so"}
+    for stale in present - set(wanted):
+        stale.unlink()
+    for copied, path in wanted.items():
+        if not copied.exists() or not filecmp.cmp(path, copied, shallow=False):
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copied)
+
+
+def _compile(modules: list[str]) -> None:
+    """Compile modules of the tree in the current directory, beside their sources."""
+    from mypyc.build import mypycify  # first: it decides by what is imported how to build
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    target = Path.cwd().parent
+    configuration = target / "mypy.ini"
+    configuration.write_text(_MYPY)
+    extensions = mypycify(
+        ["--config-file", str(configuration), *(f"{one.replace('.', '/')}.py" for one in modules)],
+        opt_level=os.environ.get("OTTLA_COMPILE_LEVEL", DEFAULT_LEVEL),
+        debug_level="0",
+        multi_file=True,
+        group_name=LIBRARY,
+        target_dir=str(target / "c"),
+    )
+    distribution = Distribution({"name": LIBRARY, "ext_modules": extensions})
+    command = build_ext(distribution)
+    command.build_lib = str(Path.cwd())
+    command.build_temp = str(target / "objects")
+    command.ensure_finalized()
+    _compile_files_once(command)
+    command.run()
+
+
+def _compile_files_once(command: Any) -> None:
+    """Have a file compiled only when it or a header changed, and several at once.
+
+    setuptools compiles every file of a library again when one changed, one after the other.
+    """
+    from distutils.ccompiler import CCompiler
+
+    compiler: Any = CCompiler
+    compile_one = compiler.compile
+
+    def compile_all(self: Any, sources: list[str], **options: Any) -> list[str]:
+        output = options["output_dir"]
+        objects: list[str] = self.object_filenames(sources, output_dir=output)
+        headers = list(Path(sources[0]).parent.glob("*.h"))
+
+        def compile_stale(source: str, made: str) -> None:
+            newest = max(os.path.getmtime(path) for path in (source, __file__, *map(str, headers)))
+            if not os.path.exists(made) or os.path.getmtime(made) < newest:
+                compile_one(self, [source], **options)
+
+        with ThreadPoolExecutor(JOBS) as pool:
+            list(pool.map(compile_stale, sources, objects))
+        return objects
+
+    compiler.compile = compile_all
+
+
+_MYPY = """\
+[mypy]
+strict = True
+explicit_package_bases = True
+namespace_packages = True
+mypy_path = .
+[mypy-lz4.*,re2.*,snappy.*]
+ignore_missing_imports = True
+"""
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--compile"]:
+        _compile(sys.argv[2:])
+    else:
+        print(compile_tree())

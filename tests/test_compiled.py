@@ -1,0 +1,91 @@
+"""The modules that are compiled keep what docs/compiled.md asks of them, without a compiler."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HATCH = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+FOLDERS: list[str] = HATCH["dev-mode-dirs"]
+MODULES: list[str] = HATCH["targets"]["wheel"]["hooks"]["custom"]["modules"]
+NOT_NATIVE = {"Protocol", "NamedTuple", "Enum", "IntEnum", "IntFlag", "Flag", "TypedDict"}
+SUBCLASSED = "mypyc_attr(allow_interpreted_subclasses=True)"
+
+
+@cache
+def sources() -> dict[str, ast.Module]:
+    """Return every module of ours by its name."""
+    found = {}
+    for folder in FOLDERS:
+        for path in (ROOT / folder / "ottla").rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
+            found[name] = ast.parse(path.read_text())
+    for path in (ROOT / "tests").rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+def classes(name: str) -> dict[str, ast.ClassDef]:
+    return {one.name: one for one in sources()[name].body if isinstance(one, ast.ClassDef)}
+
+
+def base_classes(name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each class of a module with the module and the name of each of its bases."""
+    imported = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in ast.walk(sources()[name])
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    for node in ast.walk(sources()[name]):
+        if isinstance(node, ast.ClassDef):
+            for base in node.bases:
+                plain = base.value if isinstance(base, ast.Subscript) else base
+                if isinstance(plain, ast.Name) and plain.id in imported:
+                    yield node.name, *imported[plain.id]
+
+
+def test_the_list_names_modules_that_are_there_in_order() -> None:
+    assert sorted(MODULES) == MODULES
+    assert [name for name in MODULES if name not in sources()] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_compiled_module_has_nothing_that_the_compiler_refuses(name: str) -> None:
+    for node in ast.walk(sources()[name]):
+        assert not isinstance(node, ast.TryStar), f"line {node.lineno}: except*"
+        if isinstance(node, ast.AsyncFunctionDef):
+            inner = [one for one in ast.walk(node) if isinstance(one, ast.Yield)]
+            assert inner == [], f"line {node.lineno}: an async generator"
+
+
+def test_no_interpreted_class_inherits_from_a_compiled_one_that_forbids_it() -> None:
+    wrong = []
+    for name in set(sources()) - set(MODULES):
+        for derived, module, base in base_classes(name):
+            declared = classes(module).get(base) if module in MODULES else None
+            if declared is None:
+                continue
+            parents = {ast.unparse(one).split("[")[0] for one in declared.bases}
+            if parents & NOT_NATIVE or any(one.endswith("Error") for one in parents):
+                continue
+            if SUBCLASSED not in map(ast.unparse, declared.decorator_list):
+                wrong.append(f"{name}.{derived}: {module}.{base} lacks @{SUBCLASSED}")
+    assert wrong == []
+
+
+def test_a_compiled_class_with_slots_has_no_interpreted_base() -> None:
+    wrong = []
+    for name in MODULES:
+        for derived, module, base in base_classes(name):
+            if module.startswith("ottla.") and module not in MODULES:
+                node = classes(name).get(derived)
+                assigned = ast.unparse(node) if node else ""
+                if "__slots__" in assigned:
+                    wrong.append(f"{name}.{derived}: {module}.{base} is interpreted")
+    assert wrong == []
