@@ -71,15 +71,12 @@ class ConnectionHost(Protocol):
 
     def on_work(self, connection: "Connection") -> None:
         """Note that the connection has output, or may take up more: call `resume` soon."""
-        ...
 
     def run(self, connection: "Connection", slot: ResponseSlot, pending: Pending) -> None:
         """Finish what a handler left, then call `on_coroutine_ended` with its result."""
-        ...
 
     def on_fault(self, connection: "Connection", fault: Exception) -> None:
         """Close the connection and log why: one of its answers cannot be written."""
-        ...
 
     def give_up(self, connection: "Connection", reason: str) -> None:
         """Close the connection: its peer does not hold to what it may ask of us."""
