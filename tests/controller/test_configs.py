@@ -127,6 +127,30 @@ def test_a_list_grows_from_its_default_and_shrinks(cluster: Rehearsal) -> None:
             "Unknown topic config name: no.such.key",
         ),
         (
+            resource(BROKER, "", ("listener.name.x.ssl.keystore.location", SET, "/x")),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "listener.name.x.ssl.keystore.location",
+        ),
+        (
+            resource(BROKER, "1", ("ssl.truststore.location", SET, "/x")),
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the "
+            "listener prefix: ssl.truststore.location",
+        ),
+        (
+            resource(BROKER, "1", ("listener.name.x.ssl.cipher.suites", SET, "")),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: listener.name.x.ssl.cipher.suites; "
+            "set it in the broker's file",
+        ),
+        (
+            resource(BROKER, "1", ("listener.name.x.ssl.keystore.key", SET, "secret")),
+            ErrorCode.INVALID_REQUEST,
+            "listener.name.x.ssl.keystore.key: is not readable; it must be PEM text, from "
+            "-----BEGIN to -----END; a properties file writes its line ends as \\n",
+        ),
+        (
             resource(TOPIC, "absent", ("retention.ms", SET, "5")),
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "The topic 'absent' does not exist.",

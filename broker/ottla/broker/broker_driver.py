@@ -13,6 +13,7 @@ import trio
 from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.authentication.jwks_driver import KeyReader
 from ottla.broker.broker_core import BROKER_API_KEYS, BrokerCore, ReplicaPorts
+from ottla.broker.cluster.alter_certificates_driver import AlterCertificates
 from ottla.broker.cluster.assignments_driver import Assignments
 from ottla.broker.cluster.cleaner_api import CleanLogsApi, DescribeCleanerApi, refused_cleaning
 from ottla.broker.cluster.describe_node import DescribeNodeApi, offline_problems, recovery_of
@@ -25,6 +26,7 @@ from ottla.broker.cluster.dynamic_settings import (
     PARTITION_VERIFICATION,
     ConnectionBoundsPublisher,
     DynamicSettings,
+    OwnSettingsPublisher,
     throttles_of,
 )
 from ottla.broker.cluster.lifecycle import Lifecycle
@@ -33,6 +35,7 @@ from ottla.broker.cluster.metadata_cache import ImageWatch
 from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.registration import advertised_endpoints, registration_request
 from ottla.broker.cluster.settings_without_effect import SettingsWithoutEffect
+from ottla.broker.doors import Doors
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.groups.placement import partition_of
 from ottla.broker.logs.producer_ids import Block
@@ -47,7 +50,6 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.loopback_driver import Loopback
 from ottla.broker.network.server_seam import Server
 from ottla.broker.network.side_by_side_driver import side_by_side
-from ottla.broker.quotas.connection_quotas import ConnectionQuotas
 from ottla.broker.quotas.idle_driver import IdleUsages
 from ottla.broker.quotas.move_throttle_driver import MoveThrottle
 from ottla.broker.quotas.quota_publisher import QuotaPublisher
@@ -85,7 +87,6 @@ PLACED_POLL_S = 0.1
 """How often it is looked whether the metadata knows where a replica lies that moves."""
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
-
 
 logger = logging.getLogger("ottla.broker")
 
@@ -127,13 +128,13 @@ class Broker:
         disk: Disk,
         logs: LogManager,
         lifecycle: Lifecycle,
-        connections: ConnectionQuotas,
+        doors: Doors,
         authenticators: Authenticators,
     ) -> None:
         self.config = config
         self.cluster_id = cluster_id
         self.server = server
-        self.connections = connections
+        self.connections, self._certificates = doors
         self.member = member
         self.logs = logs
         self.dispatcher = dispatcher
@@ -363,6 +364,7 @@ class Broker:
         quotas = self.core.replication_quotas
         # First: a client that sees what an image says is judged by its ACLs.
         self.member.add_publisher(self.core.authorization)
+        self.member.add_publisher(OwnSettingsPublisher(self.config, self._certificates.take_over))
         self.member.add_publisher(self.metadata)
         self.member.add_publisher(
             DynamicSettings(
@@ -477,6 +479,7 @@ class Broker:
             producer_ids=self._producer_ids,
             followed=lambda: self._transactions.image,
         )
+        AlterCertificates(self.config, self._certificates, self.metadata).precede(self.dispatcher)
         self._register_own_requests()
         register_replica_apis(self.dispatcher, table=self.table, logs=self.logs)
         self.telemetry.open_doors(self.dispatcher)

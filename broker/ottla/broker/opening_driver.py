@@ -11,7 +11,6 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import NamedTuple
 
 import trio
 
@@ -23,6 +22,7 @@ from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.dynamic_settings import connection_bounds
 from ottla.broker.cluster.lifecycle import BrokerState, Lifecycle
 from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.doors import Doors
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
@@ -156,7 +156,7 @@ async def open_broker(
                 disk=disk,
                 logs=logs,
                 lifecycle=lifecycle,
-                connections=doors.connections,
+                doors=doors,
                 authenticators=authenticators,
             )
             nursery.start_soon(_run, broker, doors.certificates)
@@ -192,14 +192,7 @@ def _open_member(
     )
 
 
-class _Doors(NamedTuple):
-    """What decides who is let in at the listeners, and how."""
-
-    connections: ConnectionQuotas
-    certificates: Certificates
-
-
-def _doors(config: BrokerConfig) -> _Doors:
+def _doors(config: BrokerConfig) -> Doors:
     """Return it, with a line in the log for each certificate that does not hold."""
     certificates = Certificates(config)
     for warning in certificates.warnings():
@@ -210,7 +203,7 @@ def _doors(config: BrokerConfig) -> _Doors:
         inter_broker=config.inter_broker_listener,
         bounds=connection_bounds(EMPTY, config),
     )
-    return _Doors(connections, certificates)
+    return Doors(connections, certificates)
 
 
 async def _run(broker: Broker, certificates: Certificates) -> None:
@@ -242,7 +235,7 @@ async def _open_server(
     dispatcher: Dispatcher,
     clock: Clock,
     disk: Disk,
-    doors: _Doors,
+    doors: Doors,
 ) -> AsyncIterator[Server]:
     listeners = [
         Listener(

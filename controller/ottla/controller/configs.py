@@ -27,6 +27,7 @@ from ottla.model.explanations import Explanations
 from ottla.model.ids import parse_node_id
 from ottla.model.settings.declare import SettingKind
 from ottla.model.settings.dynamic import check_texts, definitions_of
+from ottla.model.settings.dynamic_tls import is_listener_tls_key
 from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import (
@@ -152,6 +153,7 @@ def _alter(
             _without_none({**current, **wanted}),
             groups=context.config.groups,
         )
+        _check_of_one_broker(resource, wanted)
         _check_min_isr(image, resource, wanted)
     except RefusedError as refusal:
         return _refused(refusal)
@@ -221,6 +223,19 @@ def _check_keys_to_delete(
     for key, text in wanted.items():
         if text is None and key not in known and key not in current:
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
+
+
+def _check_of_one_broker(resource: tuple[int, str], wanted: Changes) -> None:
+    """Refuse certificates that would be of all brokers."""
+    if resource != (ConfigKind.BROKER, ""):
+        return
+    keys = sorted(key for key, text in wanted.items() if text and is_listener_tls_key(key))
+    if keys:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            + ", ".join(keys),
+        )
 
 
 def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:

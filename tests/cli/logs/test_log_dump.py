@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.transactions.transaction import TransactionFacts, TransactionStatus
 from ottla.broker.transactions.transaction_records import state_record
 from ottla.cli.main import run
-from ottla.metadata.records import encode_record
+from ottla.metadata.records import config_record, encode_record
 from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
 from ottla.proto import metadata_pb2 as pb
 from ottla.raft.election_state import ElectionState, encode
@@ -114,6 +114,21 @@ def test_the_metadata_log_is_read_as_metadata(
     }
     assert "problem" in file["rows"][2]["metadata"]
     assert '"metadata.version"' in dumped(capsys, str(path), "--metadata")
+
+
+def test_a_private_key_in_the_metadata_log_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = config_record(4, "1", "listener.name.out.ssl.keystore.key", "a private key")
+    shown = config_record(4, "1", "listener.name.out.ssl.keystore.location", "/node.pem")
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    path = directory / "00000000000000000000-0000000000.checkpoint"
+    path.write_bytes(build_batch([(0, None, encode_record(one)) for one in (record, shown)]))
+    for options in (("--records", "--format", "json"), ("--metadata",)):
+        text = dumped(capsys, str(path), *options)
+        assert "a private key" not in text
+        assert "(hidden)" in text and "/node.pem" in text
 
 
 def test_the_state_of_transactions_is_read_as_such(

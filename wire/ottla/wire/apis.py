@@ -47,6 +47,7 @@ CREATE_ACLS = 30
 DELETE_ACLS = 31
 DESCRIBE_CONFIGS = 32
 ALTER_REPLICA_LOG_DIRS = 34
+ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
 SASL_AUTHENTICATE = 36
 CREATE_DELEGATION_TOKEN = 38
@@ -211,7 +212,7 @@ _ROWS = (
     Api(30, "CreateAcls", 1, 3, 2, BOTH, is_forwarded=True),
     Api(31, "DeleteAcls", 1, 3, 2, BOTH, is_forwarded=True),
     Api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4, BOTH),
-    Api(33, "AlterConfigs", 0, 2, 2, BOTH, is_forwarded=True),
+    Api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2, BOTH, is_forwarded=True),
     Api(ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, 2, BROKER),
     Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2, BROKER),
     Api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2, BOTH),

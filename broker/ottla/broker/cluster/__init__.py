@@ -27,6 +27,7 @@ Settings
 configs_api.py                DescribeConfigs
 config_resources.py           ListConfigResources
 alter_loggers.py              IncrementalAlterConfigs: loggers here, the rest by the controller
+alter_certificates_driver.py  tries out certificates of listeners before they are accepted
 log_levels.py                 levels of this process's loggers
 topic_settings.py             settings in force for a topic
 dynamic_settings.py           broker settings that change at run time, and their listeners

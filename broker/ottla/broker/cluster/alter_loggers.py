@@ -75,12 +75,23 @@ class AlterLoggersApi:
         self._forward_large = forward_large or forward
 
     def handle(
-        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+        self,
+        context: RequestContext,
+        request: IncrementalAlterConfigsRequest,
+        finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Change the loggers named, and pass everything else on."""
-        return begun(self._answer(context, request))
+        """Change the loggers named, and pass everything else on.
 
-    def _answer(self, context: RequestContext, request: IncrementalAlterConfigsRequest) -> Answer:
+        `finish` puts in what was decided before.
+        """
+        return begun(self._answer(context, request, finish or (lambda answer: answer)))
+
+    def _answer(
+        self,
+        context: RequestContext,
+        request: IncrementalAlterConfigsRequest,
+        finish_all: Callable[[Any], Message],
+    ) -> Answer:
         resources = request.resources
         pace = StepPace()
         rest: list[AlterConfigsResource] = []
@@ -96,7 +107,7 @@ class AlterLoggersApi:
                 yield
         forward = self._forward_large if change_count > STEP_COST else self._forward
         if len(rest) == len(resources):
-            return forward(context, request)
+            return forward(context, request, finish_all)
         ours: dict[int, Outcome] = {}
         for index, one in enumerate(resources):
             if not self._is_ours(one):
@@ -113,7 +124,7 @@ class AlterLoggersApi:
             answer.responses = [
                 ours[index] if index in ours else next(others) for index in range(len(resources))
             ]
-            return answer
+            return finish_all(answer)
 
         if not rest:
             return finish(IncrementalAlterConfigsResponse())

@@ -5,7 +5,7 @@ Precedence is Kafka's: topic override, dynamic setting of this broker, dynamic c
 setting, the broker's file, default.  Synonyms list all of these that are set, strongest first.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.broker.cluster.cluster_view import is_legal_topic_name
@@ -19,9 +19,8 @@ from ottla.model.ids import parse_node_id
 from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
-from ottla.model.settings.connections import listener_definition
 from ottla.model.settings.declare import Definition, SettingKind
-from ottla.model.settings.dynamic import broker_definitions
+from ottla.model.settings.dynamic import broker_definitions, of_one_listener
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 from ottla.model.settings.topic import LONGER_UNITS, TOPIC_DEFINITIONS
@@ -204,9 +203,9 @@ class ConfigsApi:
         sources = (ConfigSource.BROKER, ConfigSource.CLUSTER, ConfigSource.STATIC)
         keys = {key for source in sources for key in self._texts(image, source)}
         return own + [
-            self._broker_config(image, definition)
+            self._broker_config(image, definition, definition.broker_keys)
             for key in sorted(keys)
-            if (definition := listener_definition(key)) is not None
+            if (definition := of_one_listener(key)) is not None
         ]
 
     def _check_broker(self, name: str, *, expected: str) -> None:
@@ -244,16 +243,17 @@ class ConfigsApi:
         ]
 
     def _broker_config(
-        self, image: MetadataImage, definition: Definition
+        self, image: MetadataImage, definition: Definition, weaker_keys: Sequence[str] = ()
     ) -> DescribeConfigsResourceResult:
         given = [
-            ConfigLayer(definition.key, texts[definition.key], source)
+            ConfigLayer(key, texts[key], source)
             for source in (
                 ConfigSource.BROKER,
                 ConfigSource.CLUSTER,
                 ConfigSource.STATIC,
             )
-            if definition.key in (texts := self._texts(image, source))
+            for key in (definition.key, *weaker_keys)
+            if key in (texts := self._texts(image, source))
         ]
         given.append(ConfigLayer(definition.key, definition.default, ConfigSource.DEFAULT))
         return _result_of(definition, given, is_read_only=not definition.is_dynamic)

@@ -1,7 +1,7 @@
 """Settings of this broker that change while it runs, and who is told of them.
 
-Two publishers.  The order is Kafka's: dynamic setting of this broker, dynamic cluster-wide setting,
-the broker's file, default.  Dynamic settings are:
+Three publishers.  The order is Kafka's: dynamic setting of this broker, dynamic cluster-wide
+setting, the broker's file, default.  Dynamic settings are:
 
 * every `log.*`, `message.*`, `compression.*` and `min.insync.replicas` that gives topics their
   default: `replica_manager` puts it into force in all logs at once;
@@ -10,10 +10,11 @@ the broker's file, default.  Dynamic settings are:
 * `cordoned.log.dirs`: the log directories, through this publisher;
 * the rates of throttled replication: its quotas, through this publisher;
 * `log.cleaner.*` that is the broker's own: the log cleaner, through this publisher;
-* `max.connection*`, of the broker and of single listeners: the quotas of connections.
+* `max.connection*`, of the broker and of single listeners: the quotas of connections;
+* `listener.name.NAME.ssl.*` of certificates: what the listeners serve.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -102,6 +103,26 @@ class ConnectionBoundsPublisher:
             if bounds != self._told:
                 self._told = bounds
                 self._tell(bounds)
+
+
+class OwnSettingsPublisher:
+    """Tells all dynamic settings of this broker alone whenever one of them changes."""
+
+    def __init__(
+        self, config: BrokerConfig, tell: Callable[[Mapping[str, str]], Awaitable[None]]
+    ) -> None:
+        self._resource = BROKER_RESOURCE, str(config.node_id)
+        self._tell = tell
+
+    @property
+    def name(self) -> str:
+        """How faults call this publisher."""
+        return "certificates of listeners"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Tell them if one has changed."""
+        if self._resource in delta.changed_configs:
+            await self._tell(image.config(*self._resource))
 
 
 def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:

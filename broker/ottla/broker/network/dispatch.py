@@ -319,6 +319,11 @@ class Dispatcher:
             handler, api.lowest, api.latest_stable, large_handler or handler, ready
         )
 
+    def wrap(self, api_key: int, around: Callable[[Handler], Handler]) -> None:
+        """Put something before the handlers of an API that is served."""
+        route = self._routes[api_key]
+        self.register(api_key, around(route.handler), large_handler=around(route.large_handler))
+
     @property
     def api_keys(self) -> frozenset[int]:
         """The APIs served now."""

@@ -76,6 +76,10 @@ class JsonFiles:
         say("]")
 
 
+HIDDEN = "(hidden)"
+"""What stands in place of a secret."""
+
+
 def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
     """Return a row as JSON says it; bytes that are no text stand as `{"base64": …}`."""
     if isinstance(row, Entry):
@@ -85,7 +89,9 @@ def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
     if isinstance(row, RecordRow):
         fields["headers"] = [[name, _json_value(content, form)] for name, content in row.headers]
         if form.is_metadata and row.control is None:
-            fields["metadata"] = metadata_of(row)
+            fields["metadata"] = said = metadata_of(row)
+            if said.get("config", {}).get("value") == HIDDEN:
+                fields["value"] = HIDDEN
         if form.is_transactions and row.control is None:
             fields["transaction"] = transaction_of(row)
     return {"kind": type(row).__name__.removesuffix("Row").lower(), **fields}
@@ -109,6 +115,7 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
 
     from ottla.metadata.records import decode_record
     from ottla.model.errors import CorruptDataError
+    from ottla.model.settings.dynamic_tls import is_secret_key
 
     if row.value is None:
         return {"problem": "it has no value"}
@@ -118,6 +125,8 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
         )
     except CorruptDataError as error:
         return {"problem": error.where}
+    if "value" in (config := said.get("config", {})) and is_secret_key(config.get("key", "")):
+        config["value"] = HIDDEN
     return said
 
 

@@ -51,7 +51,8 @@ class Definition:
     one_of: tuple[str, ...] = ()
     parse: Callable[[str], Any] | None = None
     broker_keys: tuple[str, ...] = ()
-    """For a topic's setting: the broker keys that give its default, first one set wins."""
+    """For a topic's setting: the broker keys that give its default, first one set wins.  For one
+    of a single listener: the key without its prefix."""
     is_dynamic: bool = False
     """Whether a running broker takes a change of it (topic settings always do)."""
     has_no_effect_yet: str = ""

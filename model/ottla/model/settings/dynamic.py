@@ -19,6 +19,7 @@ from ottla.model.settings.connections import ConnectionConfig, listener_definiti
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.delegation_tokens import DelegationTokenConfig
 from ottla.model.settings.disks import DiskConfig
+from ottla.model.settings.dynamic_tls import DYNAMIC_TLS_KEYS, listener_tls_definition
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
@@ -29,7 +30,7 @@ from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.sasl import SaslSettings
 from ottla.model.settings.telemetry import TelemetryConfig
-from ottla.model.settings.tls import TlsSettings
+from ottla.model.settings.tls import TlsSettings, reason_tls_refused
 from ottla.model.settings.topic import (
     DEFAULT_DEFINITIONS,
     TOPIC_DEFINITIONS,
@@ -101,11 +102,25 @@ def check_texts(
             check_group_texts(in_all, groups)
 
 
+def of_one_listener(key: str) -> Definition | None:
+    """Return the definition of a broker's setting for one listener, None if it is none."""
+    return listener_definition(key) or listener_tls_definition(key)
+
+
 def check_broker_texts(texts: Mapping[str, str]) -> None:
     """Refuse what a broker does not know, does not take while it runs, or may not be set to."""
     known = broker_definitions()
     for key, text in texts.items():
-        definition = known.get(key) or listener_definition(key)
+        definition = known.get(key) or of_one_listener(key)
+        reason = reason_tls_refused(key, text)
+        if reason is not None:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"{key} is refused: {reason}")
+        if key in DYNAMIC_TLS_KEYS:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                "These security configs can be dynamically updated only per-listener using the "
+                f"listener prefix: {key}",
+            )
         if definition is None:
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {key}")
         if not definition.is_dynamic:

@@ -1,0 +1,98 @@
+"""The settings of TLS that a running broker takes: certificates and trust of single listeners.
+
+As in Kafka these are set for one broker, by `listener.name.NAME.KEY`.  All other settings of TLS
+need a restart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ottla.model.errors import ConfigError
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.tls import (
+    CERTIFICATE_CHAIN,
+    KEY,
+    KEY_PASSWORD,
+    KEYSTORE_LOCATION,
+    KEYSTORE_TYPE,
+    SECRET_KEYS,
+    TLS_KEYS,
+    TRUSTED_CERTIFICATES,
+    TRUSTSTORE_LOCATION,
+    TRUSTSTORE_TYPE,
+    TlsConfig,
+    TlsSettings,
+    check_server,
+    split_listener,
+    tls_of_listener,
+)
+
+DYNAMIC_TLS_KEYS = frozenset(
+    {
+        KEYSTORE_TYPE,
+        KEYSTORE_LOCATION,
+        CERTIFICATE_CHAIN,
+        KEY,
+        KEY_PASSWORD,
+        TRUSTSTORE_TYPE,
+        TRUSTSTORE_LOCATION,
+        TRUSTED_CERTIFICATES,
+    }
+)
+"""What may change while a broker runs, without the listener's prefix."""
+
+
+def listener_tls_definition(key: str) -> Definition | None:
+    """Return the definition of a setting of TLS for one listener, None if the key is of no such."""
+    listener, bare = split_listener(key)
+    if not listener or bare not in TLS_KEYS:
+        return None
+    return replace(
+        definitions(TlsSettings)[bare],
+        key=key,
+        is_dynamic=bare in DYNAMIC_TLS_KEYS,
+        broker_keys=(bare,),
+    )
+
+
+def is_listener_tls_key(key: str) -> bool:
+    """Return whether a key is a setting of TLS for one listener."""
+    listener, bare = split_listener(key)
+    return bool(listener) and bare in TLS_KEYS
+
+
+def is_secret_key(key: str) -> bool:
+    """Return whether the value of a setting of TLS is never shown, prefix or not."""
+    return split_listener(key)[1] in SECRET_KEYS
+
+
+def tls_in_force(config: BrokerConfig, listener: str, overrides: Mapping[str, str]) -> TlsConfig:
+    """Return the TLS of a listener of a broker whose file does not say all.
+
+    `overrides` are the dynamic settings of this broker, those of other parts too.  ConfigError
+    where they contradict each other or the file.
+    """
+    texts = {
+        key: text
+        for key, text in overrides.items()
+        if is_listener_tls_key(key) and split_listener(key)[0].lower() == listener.lower()
+    }
+    if not texts:
+        return config.listener_tls[listener]
+    protocol = next(one.protocol for one in config.listeners if one.name == listener)
+    found = tls_of_listener({**config.texts, **texts}, listener, protocol)
+    check_server(found, listener)
+    return found
+
+
+def check_listener(config: BrokerConfig, key: str) -> None:
+    """Refuse a setting for a listener that this broker does not have, or that does not encrypt."""
+    listener, _ = split_listener(key)
+    names = [name.lower() for name in config.listener_tls]
+    if listener not in names:
+        raise ConfigError(
+            key,
+            f"is for {listener}; the listeners of this broker with TLS are "
+            f"{', '.join(names) or 'none'}, in lower case",
+        )
