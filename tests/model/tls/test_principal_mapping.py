@@ -5,7 +5,11 @@ Expected users were written down from Kafka 4.3's own class.
 
 import pytest
 
-from ottla.model.tls.principal_mapping import RULE_COUNT_MAX, parse_principal_rules
+from ottla.model.tls.principal_mapping import (
+    NAME_LENGTH_MAX,
+    RULE_COUNT_MAX,
+    parse_principal_rules,
+)
 
 DUKE = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 BY_KAFKA: list[tuple[str, str, str | None]] = [
@@ -66,3 +70,10 @@ def test_a_rule_that_makes_an_empty_user_maps_nothing_to_nothing() -> None:
 def test_rules_are_shown_as_they_were_written() -> None:
     text = "RULE:^CN=(.*?),OU=b.*$/$1/L,DEFAULT"
     assert str(parse_principal_rules(text)) == text
+
+
+def test_names_too_long_to_try_rules_on_are_no_users() -> None:
+    rules = parse_principal_rules("RULE:.*?/x/,DEFAULT")
+    longest = "CN=" + "a" * (NAME_LENGTH_MAX - 3)
+    assert rules.user_of(longest) is not None
+    assert rules.user_of(longest + "a") is None

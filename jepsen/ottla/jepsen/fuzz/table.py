@@ -22,6 +22,7 @@ TARGETS = {
     "scram": "logins",
     "jwts": "logins",
     "acls": "acls",
+    "principals": "principals",
 }
 """The module of each target; its constant there has the target's name."""
 

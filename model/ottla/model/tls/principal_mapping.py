@@ -14,8 +14,13 @@ from typing import Any
 
 DEFAULT_RULE = "DEFAULT"
 
-RULE_COUNT_MAX = 1_000
+RULE_COUNT_MAX = 500
 """Rules of one listener.  Each login tries them in order."""
+
+NAME_LENGTH_MAX = 1_024
+"""Characters of a distinguished name that rules are tried on: a client chooses it, and a rule may
+replace each character by itself.  X.520 allows 64 to a common name or an organisation.
+"""
 
 _RULE = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/"
@@ -62,10 +67,12 @@ class PrincipalRules:
     rules: tuple[PrincipalRule, ...] = (PrincipalRule(),)
 
     def user_of(self, name: str) -> str | None:
-        """Return the user for a distinguished name, None where no rule matches.
+        """Return the user for a distinguished name, None where no rule matches or it is too long.
 
         Nor is an empty user one, which Kafka would let in.
         """
+        if len(name) > NAME_LENGTH_MAX:
+            return None
         for rule in self.rules:
             user = rule.apply(name)
             if user is not None:

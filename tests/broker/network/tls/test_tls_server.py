@@ -7,14 +7,18 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
-from ottla.broker.network.listener import Listener
+from ottla.broker.network.listener import HandshakeFailedError, Listener
 from ottla.broker.network.server_driver import SocketServer, open_socket_server
 from ottla.broker.network.tls import handshakes
 from ottla.broker.network.tls.encrypted_channel_driver import TlsChannel
@@ -356,6 +360,37 @@ async def test_no_rule_for_a_certificate_is_no_user(
         await refusal(server, known)
     assert tls_of(listener).counts.failures == 1
     assert "no rule of ssl.principal.mapping.rules maps CN=me\\x1b[31m,O" in caplog.text
+
+
+async def test_a_certificate_with_a_name_too_long_to_map_is_refused_and_not_shown(
+    authority: "CertificateAuthority",
+) -> None:
+    served = tls_of(
+        encrypted(
+            TlsConfig(
+                certificate_location=str(authority.issue()),
+                trust_location=str(authority.file),
+                client_auth=REQUIRED,
+                principal_rules=parse_principal_rules("RULE:.*?/x/"),
+            )
+        )
+    )
+    key = Ed25519PrivateKey.generate()
+    units = [x509.NameAttribute(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, "a" * 64)] * 30
+    named = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(units))
+        .issuer_name(x509.Name([]))
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime(2_020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2_040, 1, 1, tzinfo=UTC))
+        .sign(key, None)
+    )
+    with pytest.raises(HandshakeFailedError) as refused:
+        served.user_of(named.public_bytes(Encoding.DER))
+    assert "a name of 2039 characters" in str(refused.value)
+    assert "aaa" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

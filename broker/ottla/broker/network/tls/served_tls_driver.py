@@ -21,6 +21,7 @@ from ottla.model.settings.tls import (
 )
 from ottla.model.tls.certificate import Certificate, subject_of
 from ottla.model.tls.context_driver import TlsMaterial, read_material, server_context
+from ottla.model.tls.principal_mapping import NAME_LENGTH_MAX
 
 
 class ServedTls:
@@ -57,6 +58,11 @@ class ServedTls:
             subject = subject_of(certificate)
         except ValueError:
             raise HandshakeFailedError("the client's certificate cannot be read") from None
+        if len(subject) > NAME_LENGTH_MAX:
+            raise HandshakeFailedError(
+                f"the client's certificate has a name of {len(subject)} characters, of which "
+                f"{NAME_LENGTH_MAX} are read"
+            )
         user = self.config.principal_rules.user_of(subject)
         if user is None:
             raise HandshakeFailedError(

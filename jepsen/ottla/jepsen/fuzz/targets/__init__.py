@@ -11,5 +11,6 @@ groups.py     records of groups, members' words, regular expressions
 peers.py      gRPC between nodes, raft's core
 logins.py     SASL frames, SCRAM's messages, tokens
 acls.py       entries and filters of ACLs, and decisions by them
+principals.py certificates, and the users that rules make of them
 decisions.py  requests as the active controller decides them
 """

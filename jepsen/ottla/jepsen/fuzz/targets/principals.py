@@ -1,0 +1,111 @@
+"""Certificates as clients show them, and the rules that say which user one stands for.
+
+A stranger writes the certificate (OpenSSL has verified who signed it, not what it says); an
+operator writes the rules.  A user that comes of the two is never empty, and is the same each time.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
+from random import Random
+
+from ottla.jepsen.fuzz.target import FuzzTarget, joined, number_of, numbered, parts_of
+from ottla.model.tls.certificate import certificates_in, read_certificate, subject_of
+from ottla.model.tls.principal_mapping import parse_principal_rules
+
+RULES = (
+    "DEFAULT",
+    r"RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L,DEFAULT",
+    r"RULE:CN=(?<n>[a-z]+).*/${n}@$0/U, RULE:.*?/\$x/",
+    r"RULE:CN=a\+OU=b,O=c/a\/b/,RULE:()/$12/",
+)
+NAMES = ("CN=Duke,OU=ServiceUsers,O=Org,C=US", "CN=abc", r"CN=a\,b+OU=é,O=\#c,2.5.4.12=#0c0178")
+
+
+@cache
+def _certificates() -> tuple[bytes, ...]:
+    """Return certificates as DER, with names of every kind of text; always the same."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509.oid import NameOID
+
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    plain = [x509.NameAttribute(NameOID.COMMON_NAME, "Duke")]
+    wide = [
+        x509.NameAttribute(NameOID.COUNTRY_NAME, "NL"),
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, 'Or,g+"<é>;'),
+        x509.NameAttribute(NameOID.DOMAIN_COMPONENT, "example"),
+        x509.NameAttribute(NameOID.TITLE, " # "),
+        x509.NameAttribute(NameOID.USER_ID, "u\\"),
+    ]
+    names = x509.SubjectAlternativeName(
+        [
+            x509.DNSName("*.b.example"),
+            x509.UniformResourceIdentifier("urn:ottla:node:1"),
+            x509.RFC822Name("a@b"),
+        ]
+    )
+    made = []
+    for attributes, year in ((plain, 2_040), (wide, 2_060)):
+        subject = x509.Name(attributes)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(1)
+            .not_valid_before(datetime(2_020, 1, 1, tzinfo=UTC))
+            .not_valid_after(datetime(year, 1, 1, tzinfo=UTC))
+            .add_extension(names, critical=False)
+        )
+        made.append(builder.sign(key, None).public_bytes(Encoding.DER))
+    return tuple(made)
+
+
+def _check(data: bytes) -> None:
+    which, body = number_of(data, 4), data[2:]
+    if which == 0:
+        written, name = parts_of(body, 2)
+        _map(written.decode("latin-1"), name.decode("utf-8", "replace"))
+    elif which == 1:
+        _map(RULES[1], subject_of(body))
+    elif which == 2:
+        read = read_certificate(body)
+        assert read.subject == subject_of(body)
+        read.problem_at(datetime(2_030, 1, 1, tzinfo=UTC))
+    else:
+        for der in certificates_in(body.decode("latin-1")):
+            read_certificate(der)
+
+
+def _map(written: str, name: str) -> None:
+    rules = parse_principal_rules(written)
+    user = rules.user_of(name)
+    assert user != ""
+    again = parse_principal_rules(str(rules))
+    assert again == rules
+    assert again.user_of(name) == user
+
+
+def _seeds(random: Random) -> Iterator[bytes]:
+    from ssl import DER_cert_to_PEM_cert
+
+    made = _certificates()
+    return numbered(
+        (
+            (joined(rules.encode(), name.encode()) for rules in RULES for name in NAMES),
+            made,
+            made,
+            (DER_cert_to_PEM_cert(der).encode() for der in made),
+        )
+    )
+
+
+PRINCIPALS = FuzzTarget(
+    name="principals",
+    sentence="clients' certificates, and the rules that say which user one stands for",
+    check=_check,
+    seeds=_seeds,
+    refusals=(ValueError,),
+)
