@@ -21,6 +21,7 @@ from ottla.jepsen.oracles.kafka_requests import KafkaShape, request_of
 from ottla.jepsen.oracles.loop_cost import GROWTH_BYTES_MAX, HOLD_MS_MAX, Cost, LoopWatch
 from ottla.jepsen.oracles.loop_hold import BrokerTarget, ClusterSize, costs_of, framed, open_target
 from ottla.model.limits import KIB, MIB
+from ottla.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, METADATA, OFFSET_FETCH
 from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 
 IS_FULL = os.environ.get("OTTLA_LOOP_HOLD") == "full"
@@ -53,6 +54,24 @@ async def test_no_request_holds_the_loop_or_takes_memory_beyond_the_bounds() -> 
 
 
 SMALL_CLUSTER = ClusterSize(large_topic_partitions=100, small_topics=0, groups=1)
+
+
+DECIDED_MS_MAX = 20
+"""What decisions may hold the loop for, in CPU time beside collections of garbage."""
+MANY_ENTRIES = ClusterSize(
+    large_topic_partitions=100, small_topics=20, groups=20, acl_entries=10_000
+)
+NAMING_MUCH = (METADATA, DELETE_TOPICS, DESCRIBE_CONFIGS, OFFSET_FETCH)
+
+
+async def test_where_10_000_entries_decide_no_request_of_many_names_holds_the_loop() -> None:
+    def judge(target: BrokerTarget) -> list[str]:
+        keys = NAMING_MUCH
+        costs = costs_of(target, SEED, api_keys=keys, is_every_version=IS_FULL)
+        return [str(one) for one in costs if one.hold_ms - one.garbage_ms > DECIDED_MS_MAX]
+
+    async with open_target(size=MANY_ENTRIES) as target:
+        assert not await trio.to_thread.run_sync(judge, target)
 
 
 def cost_of(target: BrokerTarget, shape: KafkaShape, version: int, bytes_max: int) -> Cost:

@@ -28,12 +28,15 @@ from ottla.jepsen.oracles.kafka_requests import (
 )
 from ottla.jepsen.oracles.kafka_values import ClusterNames, ExistingTopic
 from ottla.jepsen.oracles.loop_cost import Cost, Meter
+from ottla.model.acls import AclOperation, AclPermission, PatternType, ResourceType
 from ottla.model.limits import KIB, MIB
+from ottla.model.settings.authorizer import AUTHORIZER_CLASS, STANDARD_AUTHORIZER
 from ottla.wire.apis import API
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.offset_commit_request import (
@@ -51,6 +54,10 @@ WORK_WAIT_S = 60.0
 """How long an answer is waited for at all: a large one takes many turns."""
 
 SETTLED_WAIT_S = 60.0
+ENTRIES_PER_REQUEST = 1_000
+PREFIX_CHARS_MAX = 100
+"""Prefixed patterns have as many lengths: each of them is looked for in a name."""
+
 READ_BYTES = MIB
 _LENGTH = struct.Struct(">i")
 
@@ -62,6 +69,8 @@ class ClusterSize:
     large_topic_partitions: int = 1_000
     small_topics: int = 100
     groups: int = 1_000
+    acl_entries: int = 0
+    """Access control entries; with any of them every request is decided by them."""
 
 
 class BrokerTarget:
@@ -160,6 +169,12 @@ async def open_target(
         "offsets.topic.num.partitions": "4",
         "broker.session.timeout.ms": "60000",
     }
+    if size.acl_entries:
+        settings |= {
+            AUTHORIZER_CLASS: STANDARD_AUTHORIZER,
+            # What no entry is about is served as ever, and that is decided too.
+            "allow.everyone.if.no.acl.found": "true",
+        }
     # Every partition has files open.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -249,6 +264,8 @@ def _fill(target: BrokerTarget, size: ClusterSize) -> None:
     for name, count in zip(names, counts, strict=True):
         topic = CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         target.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+    for at in range(0, size.acl_entries, ENTRIES_PER_REQUEST):
+        target.ask(_entries(at, min(ENTRIES_PER_REQUEST, size.acl_entries - at)), 3)
     for group_id in target.names.groups:
         request = FindCoordinatorRequest(coordinator_keys=[group_id])
         if group_id.endswith("000"):
@@ -259,3 +276,21 @@ def _fill(target: BrokerTarget, size: ClusterSize) -> None:
         ]
         topic_commits = OffsetCommitRequestTopic(name=names[0], partitions=commits)
         target.ask(OffsetCommitRequest(group_id=group_id, topics=[topic_commits]), 9)
+
+
+def _entries(first: int, count: int) -> CreateAclsRequest:
+    """Return entries of topics and groups, half of them about the client that asks."""
+    return CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=(ResourceType.TOPIC, ResourceType.GROUP)[number % 2],
+                resource_name=f"{number:05}".ljust(5 + number % PREFIX_CHARS_MAX, "x"),
+                resource_pattern_type=(PatternType.PREFIXED, PatternType.LITERAL)[number // 4 % 2],
+                principal=("User:ANONYMOUS", "User:al")[number // 2 % 2],
+                host="*",
+                operation=AclOperation.READ,
+                permission_type=(AclPermission.ALLOW, AclPermission.DENY)[number // 8 % 2],
+            )
+            for number in range(first, first + count)
+        ]
+    )

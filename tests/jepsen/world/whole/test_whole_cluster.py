@@ -41,6 +41,13 @@ def test_replicas_that_move_under_a_throttle_lose_nothing(explored: Any) -> None
     assert sum(outcome.rare.get(wait, 0) for outcome in outcomes for wait in waits) > 0
 
 
+def test_acknowledged_entries_stay_whatever_goes_wrong(explored: Any) -> None:
+    outcome = run(12, subject="acls")
+    explored("C acls", outcome)
+    assert outcome.violation is None
+    assert outcome.rare["a broker decides by entries"] > 0
+
+
 def test_a_run_played_again_from_its_decisions_is_the_same() -> None:
     first = run(2)
     again = make_engine("whole").run(Chance(2, replay=first.decisions), budget=BUDGET)

@@ -7,7 +7,7 @@ from ottla.broker.groups.commit_wait import CommitWait
 from ottla.broker.replicas import follower_fetch
 from ottla.broker.replicas.follower_fetch import Followed, FollowerFetch
 from ottla.broker.replicas.partition import Partition
-from ottla.controller import elections, producer_ids
+from ottla.controller import acls, elections, producer_ids
 from ottla.controller.decision import Decision
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.image import MetadataImage
@@ -79,14 +79,29 @@ def _hand_out_the_same_ids() -> Any:
     return patched(producer_ids, allocate_producer_ids=allocate)
 
 
+def _delete_no_entries() -> Any:
+    original = acls.delete_acls
+
+    def delete_acls(image: MetadataImage, context: Any, request: Any) -> Decision[Any]:
+        return replace(original(image, context, request), records=())
+
+    return patched(acls, delete_acls=delete_acls)
+
+
 def _mutant(
-    name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool = False
+    name: str,
+    sentence: str,
+    plant: Plant,
+    seed_count: int,
+    *,
+    is_quick: bool = False,
+    subject: str = SUBJECT,
 ) -> Mutant:
     return Mutant(
         name=name,
         sentence=sentence,
         engine=ENGINE,
-        subject=SUBJECT,
+        subject=subject,
         plant=plant,
         seed_count=seed_count,
         is_quick=is_quick,
@@ -143,5 +158,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "a block of producer ids is handed out and no record says so: the next one is the same",
         _hand_out_the_same_ids,
         60,
+    ),
+    _mutant(
+        "deletion-not-recorded",
+        "the deletion of access control entries is answered and no record says so",
+        _delete_no_entries,
+        60,
+        subject="acls",
     ),
 )

@@ -16,6 +16,7 @@ nemesis.py        what goes wrong, within what the protocol promises to bear
 mercy.py          who may lose what, so that it stays within that
 disk_troubles.py  disks that fail in part or for a while, and what is demanded meanwhile
 reassignments.py  partitions that move to other brokers
+acls.py           the subject whose clients write and delete access control entries
 throttles.py      the subject whose replicas are throttled
 transactions.py   the subjects whose clients write in transactions
 coordinator_deaths.py      brokers that die while they end a transaction

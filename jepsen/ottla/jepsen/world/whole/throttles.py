@@ -76,6 +76,12 @@ class ThrottledCluster(WholeCluster):
         "an in-sync set is full again",
     )
 
-    def watch_more(self, nursery: trio.Nursery, cluster: SimulatedCluster, rare: Rare) -> None:
+    def watch_more(
+        self,
+        nursery: trio.Nursery,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
+        rare: Rare,
+    ) -> None:
         """Watch the quotas."""
         nursery.start_soon(ThrottleWatch(cluster, rare).run)

@@ -92,7 +92,13 @@ class WholeCluster:
         """Return what clients do, of what chance drew."""
         return plan
 
-    def watch_more(self, nursery: trio.Nursery, cluster: SimulatedCluster, rare: Rare) -> None:
+    def watch_more(
+        self,
+        nursery: trio.Nursery,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
+        rare: Rare,
+    ) -> None:
         """Watch what only this subject meets."""
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
@@ -291,7 +297,7 @@ class _Run:
         self._watch = MetadataWatch(cluster, self._rare)
         if plan.record_key_count:
             world.nursery.start_soon(CompactionWatch(cluster, workload, self._rare).run)
-        self._engine.watch_more(world.nursery, cluster, self._rare)
+        self._engine.watch_more(world.nursery, cluster, workload, self._rare)
         nemesis = self._nemesis = WorldNemesis(
             chance,
             self._trace,

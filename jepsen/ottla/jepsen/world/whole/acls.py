@@ -1,0 +1,228 @@
+"""The subject whose clients write and delete access control entries while everything goes wrong.
+
+Invariant: AcknowledgedEntriesStay (an entry whose creation was acknowledged is in every later image
+of every broker until it is deleted, and in none once its deletion was).  An operation without an
+answer says nothing: what it asked may still be carried out, so that its entry is left alone.  Every
+request of every client is decided by the entries meanwhile.
+"""
+
+from typing import ClassVar, NoReturn
+
+import trio
+
+from ottla.client.network.connection import BrokerConnection, open_connection
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.history import ClientHistory
+from ottla.jepsen.world.whole.machine import Machine, SharedWorld
+from ottla.jepsen.world.whole.whole_cluster import WholeCluster
+from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan, sitting_out
+from ottla.metadata.acl_table import AclTable
+from ottla.metadata.image import MetadataImage
+from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId
+from ottla.model.settings.authorizer import AUTHORIZER_CLASS, STANDARD_AUTHORIZER
+from ottla.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
+from ottla.wire.messages.create_acls_response import CreateAclsResponse
+from ottla.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from ottla.wire.messages.delete_acls_response import DeleteAclsResponse
+
+INVARIANT = "AcknowledgedEntriesStay"
+WRITERS = 2
+INTERVAL_S = 0.1
+ENTRIES_MAX = 3
+"""Entries that one request writes at most."""
+
+PATIENCE_S = 8.0
+LOOK_S = 0.05
+
+
+class EntryBook:
+    """What was acknowledged of entries, held to the images that brokers have."""
+
+    def __init__(self) -> None:
+        self._unseen: dict[AclEntry, bool] = {}
+        """Acknowledged, and in no image yet that was looked at: whether it must be there."""
+        self._seen: dict[AclEntry, tuple[int, bool]] = {}
+        """By entry: the offset of an image that showed what was acknowledged, and what that is."""
+        self._created: dict[AclEntry, int] = {}
+        """By entry: the offset of an image that had it."""
+
+    @property
+    def unseen(self) -> list[str]:
+        """Return the entries that no image shows as they were acknowledged."""
+        return [
+            f"{entry.resource_name} {'created' if is_there else 'deleted'}"
+            for entry, is_there in self._unseen.items()
+        ]
+
+    @property
+    def standing(self) -> list[AclEntry]:
+        """Return the entries that are known to be there."""
+        return [entry for entry, (_, is_there) in self._seen.items() if is_there]
+
+    def begins_deletion(self, entry: AclEntry) -> None:
+        """From now on an entry may be there or not."""
+        del self._seen[entry]
+
+    def acknowledged(self, entry: AclEntry, *, is_there: bool) -> None:
+        """Note that an entry was written, or deleted."""
+        self._unseen[entry] = is_there
+
+    def look(self, name: str, offset: int, acls: AclTable) -> None:
+        """Hold an image to all that is known; Violation where it has too little or too much."""
+        for entry, is_there in list(self._unseen.items()):
+            # Before its creation an entry is not there either.
+            is_late = is_there or offset >= self._created[entry]
+            if is_late and (entry in acls.ids) == is_there:
+                del self._unseen[entry]
+                self._seen[entry] = offset, is_there
+                if is_there:
+                    self._created[entry] = offset
+        for entry, (seen_at, is_there) in self._seen.items():
+            if offset >= seen_at and (entry in acls.ids) != is_there:
+                raise Violation(
+                    INVARIANT,
+                    f"{name} at {offset} {'lacks' if is_there else 'has'} {entry.resource_name}, "
+                    f"{'created' if is_there else 'deleted'} at {seen_at} or before",
+                )
+
+
+class AclWorkload(ClientWorkload):
+    """Clients as ever, and two that write and delete entries."""
+
+    def __init__(
+        self,
+        world: SharedWorld,
+        cluster: SimulatedCluster,
+        history: ClientHistory,
+        plan: WorkloadPlan,
+    ) -> None:
+        super().__init__(world, cluster, history, plan)
+        self.book = EntryBook()
+        self.operators += [
+            self._machine(f"entries-{number}", self._change_entries) for number in range(WRITERS)
+        ]
+
+    async def unsettled(self) -> list[str]:
+        """Return the entries that were acknowledged and are in no image."""
+        return self.book.unseen
+
+    async def _change_entries(self, machine: Machine, is_stopping: trio.Event) -> None:
+        chance = self._chance(machine)
+        while not is_stopping.is_set():
+            await trio.sleep(INTERVAL_S * (1 + 4 * chance.random()))
+            if self.is_quiet:
+                continue
+            # One attempt each: a second one could be carried out after the entry's deletion.
+            with sitting_out(), trio.fail_after(PATIENCE_S):
+                async with open_connection(*chance.pick(self._cluster.bootstrap)) as connection:
+                    standing = self.book.standing
+                    if standing and chance.below(3) == 0:
+                        await self._delete(connection, chance.pick(standing))
+                    else:
+                        await self._create(connection, chance)
+
+    async def _create(self, connection: BrokerConnection, chance: Chance) -> None:
+        entries = [self._entry(chance) for _ in range(1 + chance.below(ENTRIES_MAX))]
+        creations = [
+            AclCreation(
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+                resource_pattern_type=one.pattern_type,
+                principal=one.principal,
+                host=one.host,
+                operation=one.operation,
+                permission_type=one.permission,
+            )
+            for one in entries
+        ]
+        request = CreateAclsRequest(creations=creations)
+        answer = await connection.request(request, CreateAclsResponse)
+        for entry, result in zip(entries, answer.results, strict=True):
+            if result.error_code == ErrorCode.NONE:
+                self.book.acknowledged(entry, is_there=True)
+
+    async def _delete(self, connection: BrokerConnection, entry: AclEntry) -> None:
+        self.book.begins_deletion(entry)
+        unwanted = DeleteAclsFilter(
+            resource_type_filter=entry.resource_type,
+            resource_name_filter=entry.resource_name,
+            pattern_type_filter=entry.pattern_type,
+            principal_filter=None,
+            host_filter=None,
+            operation=AclOperation.ANY,
+            permission_type=AclPermission.ANY,
+        )
+        request = DeleteAclsRequest(filters=[unwanted])
+        (result,) = (await connection.request(request, DeleteAclsResponse)).filter_results
+        # Nothing is found where a broker had to pass the request on a second time.
+        codes = {result.error_code, *(one.error_code for one in result.matching_acls)}
+        if codes == {ErrorCode.NONE}:
+            self.book.acknowledged(entry, is_there=False)
+
+    def _entry(self, chance: Chance) -> AclEntry:
+        return AclEntry(
+            resource_type=chance.pick((ResourceType.TOPIC, ResourceType.GROUP)),
+            resource_name=self._life("entry"),
+            pattern_type=chance.pick((PatternType.LITERAL, PatternType.PREFIXED)),
+            principal=f"User:{chance.pick(('al', 'bo', '*'))}",
+            host="*",
+            operation=chance.pick((AclOperation.READ, AclOperation.ALL)),
+            permission=chance.pick((AclPermission.ALLOW, AclPermission.DENY)),
+        )
+
+
+class EntryWatch:
+    """Holds each image that a broker has to the book."""
+
+    def __init__(self, cluster: SimulatedCluster, book: EntryBook, rare: Rare) -> None:
+        self._cluster = cluster
+        self._book = book
+        self._rare = rare
+        self._looked_at: dict[NodeId, MetadataImage] = {}
+
+    async def run(self) -> NoReturn:
+        """Look again and again."""
+        while True:
+            for node, broker in self._cluster.brokers.items():
+                image = broker.member.image
+                if image is not self._looked_at.get(node) or self._book.unseen:
+                    self._looked_at[node] = image
+                    self._book.look(f"broker {node}", image.provenance.offset, image.acls)
+                    if len(image.acls):
+                        self._rare.sometimes("a broker decides by entries")
+            await trio.sleep(LOOK_S)
+
+
+class AclsOfCluster(WholeCluster):
+    """Whole nodes and clients, any fault, and entries that come and go."""
+
+    subject = "acls"
+    is_light = True
+    workload = AclWorkload
+    settings: ClassVar[dict[str, str]] = {
+        AUTHORIZER_CLASS: STANDARD_AUTHORIZER,
+        # So that every request is decided by the entries, and none of them is about a client.
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    required = (
+        "a broker decides by entries",
+        "another controller is active",
+        "all of a kind are killed",
+        "a connection breaks",
+    )
+
+    def watch_more(
+        self,
+        nursery: trio.Nursery,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
+        rare: Rare,
+    ) -> None:
+        """Watch the entries of every image."""
+        assert isinstance(workload, AclWorkload)
+        nursery.start_soon(EntryWatch(cluster, workload.book, rare).run)
