@@ -13,7 +13,7 @@ JEPSEN_FOR ?= 30s
 COMPILED = build/compiled
 
 .PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions bench bench-gate \
-  wheel compiled-environment test-compiled
+  wheel compiled-environment test-compiled bench-gate-compiled
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -77,3 +77,7 @@ compiled-environment: wheel
 
 test-compiled: compiled-environment
 	$(COMPILED)/environment/bin/python -m pytest $(TESTS)
+
+# The gate on instructions, of the compiled form: the second column of its table.
+bench-gate-compiled: compiled-environment
+	$(COMPILED)/environment/bin/python -m ottla.bench.gate --table bench/gate.json

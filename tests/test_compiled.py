@@ -89,3 +89,15 @@ def test_a_compiled_class_with_slots_has_no_interpreted_base() -> None:
                 if "__slots__" in assigned:
                     wrong.append(f"{name}.{derived}: {module}.{base} is interpreted")
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_one_name_for_exceptions_of_a_function_has_one_type(name: str) -> None:
+    # The compiler gives a local variable one type, and the second handler would raise TypeError.
+    for function in ast.walk(sources()[name]):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            types: dict[str, str] = {}
+            for node in ast.walk(function):
+                if isinstance(node, ast.ExceptHandler) and node.name and node.type:
+                    caught = ast.unparse(node.type)
+                    assert types.setdefault(node.name, caught) == caught, f"line {node.lineno}"

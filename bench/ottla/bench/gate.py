@@ -23,12 +23,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.model.compiled import installed_form
+
 TABLE = Path(__file__).parents[2] / "gate.json"
 HIGHEST_INCREASE = 0.05
 WARM_UP_RUNS = 50
 RUNS = 20
 TIMEOUT_S = 600.0
 OK, WORSE, MISSING = 0, 2, 4
+COLUMNS = {"interpreted": "instructions", "compiled": "compiled"}
+"""Each form's part of the table."""
 
 ZERO, DUMP, START, STOP = 0x4354_0001, 0x4354_0000, 0x4354_0004, 0x4354_0005
 """Callgrind's client requests (valgrind/callgrind.h)."""
@@ -60,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Count, compare and print; return 2 where a path takes over 5 % more than in the table."""
     parser = argparse.ArgumentParser(prog="ottla.bench.gate", description=__doc__)
     parser.add_argument("--write", action="store_true", help="make what is counted the table")
+    parser.add_argument("--table", type=Path, default=TABLE, help="file of the table")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     parser.add_argument("--count-into", type=Path, help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
@@ -70,8 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
         print("bench-gate: NOT RUN, nothing was compared; install valgrind (x86-64)")
         return MISSING
     counted = counts()
-    table = json.loads(TABLE.read_text()) if TABLE.exists() else {"instructions": {}}
-    found = compare(counted, table["instructions"])
+    path: Path = parsed.table
+    table = json.loads(path.read_text()) if path.exists() else {}
+    column = COLUMNS[installed_form()]
+    found = compare(counted, table.get(column, {}))
     decides = table.get("python") == platform.python_version()
     if parsed.format == "json":
         print(json.dumps([each._asdict() for each in found]))
@@ -80,8 +87,10 @@ def main(arguments: list[str] | None = None) -> int:
         if not decides:
             print(f"undecided: the table is of Python {table.get('python')}")
     if parsed.write:
-        written = {"python": platform.python_version(), "instructions": dict(counted)}
-        TABLE.write_text(json.dumps(written, indent=2) + "\n")
+        # The other form's column stays only while both are of one Python.
+        kept = table if decides else {}
+        written = {**kept, "python": platform.python_version(), column: dict(counted)}
+        path.write_text(json.dumps(written, indent=2) + "\n")
         return OK
     return WORSE if decides and any(is_worse(each) for each in found) else OK
 

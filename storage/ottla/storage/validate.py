@@ -308,8 +308,8 @@ def check_records(
             expected = Offset(expected + 1)
             if timestamp_ms > max_timestamp:
                 max_timestamp = timestamp_ms
-    except UnpacksToTooMuchError as error:
-        raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, error.where) from None
+    except UnpacksToTooMuchError as excess:
+        raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, excess.where) from None
     except CorruptDataError as error:
         raise RefusedError(ErrorCode.INVALID_RECORD, error.where) from None
     if errors:

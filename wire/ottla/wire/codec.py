@@ -160,7 +160,8 @@ def _compile_encoder(message: type[Message], version: int) -> _Encoder:
 
 def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
     """Compile a function whose globals are its packers, its message's structs, and the runtime."""
-    structs = {name: getattr(sys.modules[message.__module__], name) for name in made.schema.structs}
+    module = sys.modules[str(vars(message)["__module__"])]
+    structs = {name: getattr(module, name) for name in made.schema.structs}
     names = {
         **vars(codec_runtime),
         **structs,

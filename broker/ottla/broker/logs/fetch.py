@@ -177,9 +177,9 @@ class Fetch:
             except RefusedError as error:
                 data = refused(target, error.code)
                 reading.is_urgent |= error.code not in PATIENT
-            except CorruptDataError as error:
+            except CorruptDataError as damage:
                 assert partition is not None
-                partition.damage = str(error)
+                partition.damage = str(damage)
                 data = refused(target, ErrorCode.CORRUPT_MESSAGE)
                 reading.is_urgent = True
             size = len(data.records) if data.records is not None else 0

@@ -52,7 +52,7 @@ class TopicTraffic:
 
     def add(self, other: "TopicTraffic") -> None:
         """Take another's counts over."""
-        for name in TopicTraffic.__slots__:
+        for name, _, _ in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
