@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from ottla.client.admin_parts.admin_acls import AclCalls
+from ottla.client.admin_parts.admin_brokers import BrokerCalls
+from ottla.client.admin_parts.admin_calls import open_calls
 from ottla.client.admin_parts.admin_cleaner import CleanerCalls
 from ottla.client.admin_parts.admin_cluster import ClusterCalls
 from ottla.client.admin_parts.admin_groups import GroupCalls
@@ -20,18 +22,13 @@ from ottla.client.admin_parts.admin_topics import TopicCalls
 from ottla.client.admin_parts.admin_transactions import TransactionCalls
 from ottla.client.admin_parts.admin_users import UserCalls
 from ottla.client.network.arguments import check_all_calls
-from ottla.client.network.bootstrap import addresses_of
-from ottla.client.network.cluster import open_cluster
 from ottla.model.settings.client_security import ClientSecurity
-
-ANSWER_WAIT_S = 5.0
-"""Time for an answer that a broker sends when the time it was given is over; with less a slow
-network turns its reason into a lost connection, with more a broker that hangs is noticed later."""
 
 
 class Admin(
     TopicCalls,
     TelemetryCalls,
+    BrokerCalls,
     ReplicaCalls,
     CleanerCalls,
     GroupCalls,
@@ -61,11 +58,7 @@ async def open_admin(
 
     `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).
     """
-    async with open_cluster(
-        addresses_of(bootstrap),
-        client_id=client_id,
-        request_timeout_s=timeout_s + ANSWER_WAIT_S,
-        login=None if security is None else security.login(),
-        tls=None if security is None else security.tls(),
-    ) as cluster:
-        yield Admin(cluster, client_id=client_id, timeout_s=timeout_s)
+    async with open_calls(
+        Admin, bootstrap, client_id=client_id, timeout_s=timeout_s, security=security
+    ) as admin:
+        yield admin

@@ -13,7 +13,7 @@ from ottla.cli.cluster.directory_moves import (
 )
 from ottla.cli.cluster.log_dirs import BrokerDirectories
 from ottla.client.admin import open_admin
-from ottla.client.admin_parts.admin_replicas import LogDirDescription, ReplicaOnDisk
+from ottla.client.admin_parts.admin_brokers import LogDirDescription, ReplicaOnDisk
 from ottla.client.producer import open_producer
 from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.model.errors import ConfigError, ErrorCode

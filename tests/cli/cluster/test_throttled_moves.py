@@ -9,6 +9,7 @@ import trio
 
 from ottla.cli.cluster import reassign as command
 from ottla.cli.cluster.health import warnings_of
+from ottla.cli.cluster.reassign_arguments import configure_reassign
 from ottla.cli.cluster.survey import survey
 from ottla.cli.cluster.throttle_requests import lists_of
 from ottla.cli.cluster.throttled_moves import rate_asked_for
@@ -28,7 +29,7 @@ ORDERS = TopicPartition("orders", 0)
 def asked(text: str) -> argparse.Namespace:
     """Return the arguments of `ottla topic reassign` with this text."""
     parser = argparse.ArgumentParser()
-    reassign = command.configure_reassign(parser.add_subparsers())
+    reassign = configure_reassign(parser.add_subparsers())
     reassign.set_defaults(format="table")
     return parser.parse_args(["reassign", *text.split()])
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.cli.records.consume import records_of, wanted_of
 from ottla.cli.records.record_printer import Printer, Read, ReadPosition
-from ottla.cli.topics.topic import described
+from ottla.cli.topics.topic_verbs import described
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.storage.cleaner.cleaning_bench import compacted_batch

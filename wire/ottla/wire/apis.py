@@ -13,7 +13,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import cast
 
-from ottla.wire import generator
 from ottla.wire.codec_types import Message
 from ottla.wire.schema import module_name
 
@@ -177,6 +176,8 @@ def message_module(name: str) -> ModuleType:
     except ModuleNotFoundError as missing:
         if missing.name != file:
             raise
+        from ottla.wire import generator  # no program but tests and decoders makes messages
+
         return generator.in_memory(name)
 
 

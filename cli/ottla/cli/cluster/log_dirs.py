@@ -8,8 +8,7 @@ from typing import Any
 import trio
 
 from ottla.cli.common import print_json, print_table
-from ottla.client.admin import Admin
-from ottla.client.admin_parts.admin_replicas import LogDirDescription
+from ottla.client.admin_parts.admin_brokers import BrokerCalls, LogDirDescription
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
@@ -51,7 +50,7 @@ class BrokerDirectories:
 
 
 async def ask(
-    admin: Admin,
+    admin: BrokerCalls,
     brokers: Sequence[NodeId] = (),
     partitions: Iterable[TopicPartition] | None = None,
     *,
@@ -76,13 +75,13 @@ async def ask(
     return found
 
 
-async def ask_bytes(admin: Admin) -> list[BrokerDirectories]:
+async def ask_bytes(admin: BrokerCalls) -> list[BrokerDirectories]:
     """Ask all brokers for what they hold, for a list that has more to show than that."""
     return await ask(admin, timeout_s=LIST_TIMEOUT_S)
 
 
 async def _ask_one(
-    admin: Admin,
+    admin: BrokerCalls,
     one: BrokerDirectories,
     partitions: list[TopicPartition] | None,
     timeout_s: float,
@@ -108,7 +107,7 @@ def configure_log_dirs(
     return parser
 
 
-async def log_dirs(admin: Admin, arguments: argparse.Namespace) -> int:
+async def log_dirs(admin: BrokerCalls, arguments: argparse.Namespace) -> int:
     """Show each directory, or with --replicas what lies in it."""
     found = await ask(admin, [NodeId(broker) for broker in arguments.ids])
     if arguments.format == "json":

@@ -8,7 +8,7 @@ from ottla.cli.common import print_json, print_table
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import note
 from ottla.cli.times import parse_duration
-from ottla.cli.topics.config_changes import add_dry_run_argument
+from ottla.cli.topics.change_arguments import add_dry_run_argument
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_telemetry import (
     INTERVAL_MS,

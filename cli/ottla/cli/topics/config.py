@@ -12,11 +12,11 @@ from ottla.cli.common import (
 )
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import note
+from ottla.cli.topics.change_arguments import add_change_arguments
 from ottla.cli.topics.config_changes import (
     OPTIONS,
     SOURCES,
     Entity,
-    add_change_arguments,
     alter,
     as_json,
     own_source,

@@ -1,6 +1,5 @@
 """Settings of a topic, a broker or the whole cluster: asked for, changed, and what that changes."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -108,25 +107,6 @@ class Change(NamedTuple):
 def own_source(entity: Entity) -> ConfigSource:
     """Return the source of what an entity itself sets."""
     return OWN_SOURCES[entity.kind] if entity.name else ConfigSource.CLUSTER
-
-
-def add_change_arguments(parser: argparse.ArgumentParser, metavar: str = "KEY=VALUE") -> None:
-    """Add --unset and --dry-run."""
-    parser.add_argument(
-        "--unset",
-        action="append",
-        default=[],
-        metavar="KEY",
-        help="remove a setting, so that the inherited value applies; may be repeated",
-    )
-    add_dry_run_argument(parser)
-
-
-def add_dry_run_argument(parser: argparse.ArgumentParser) -> None:
-    """Add --dry-run."""
-    parser.add_argument(
-        "--dry-run", action="store_true", help="validate and show the changes without making them"
-    )
 
 
 def parse_changes(option: str, texts: Sequence[str], unset: Sequence[str]) -> list[Change]:

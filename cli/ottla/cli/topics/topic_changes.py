@@ -3,7 +3,6 @@
 import argparse
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ottla.cli.common import counted
 from ottla.cli.outcomes import meaning_of, show
@@ -11,8 +10,6 @@ from ottla.cli.terminal import note
 from ottla.cli.times import parse_time
 from ottla.cli.topics.config_changes import (
     Entity,
-    add_change_arguments,
-    add_dry_run_argument,
     alter,
     own_source,
     parse_changes,
@@ -29,52 +26,6 @@ from ottla.wire.messages.metadata_response import MetadataResponsePartition, Met
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 NOBODY = -1
-
-
-def configure_changes(verbs: Any) -> list[argparse.ArgumentParser]:
-    """Declare the verbs; return their parsers."""
-    alter_ = verbs.add_parser("alter", help="change settings of topics")
-    alter_.add_argument("names", nargs="+", metavar="NAME", help="name of a topic")
-    alter_.add_argument(
-        "-c",
-        "--config",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="setting; KEY+=VALUE and KEY-=VALUE change a list; may be repeated",
-    )
-    add_change_arguments(alter_)
-    add = verbs.add_parser("add-partitions", help="add partitions to topics")
-    add.add_argument("names", nargs="+", metavar="NAME", help="name of a topic")
-    count = add.add_mutually_exclusive_group(required=True)
-    count.add_argument("--by", type=int, metavar="COUNT", help="number of partitions to add")
-    count.add_argument("--to", type=int, metavar="COUNT", help="number of partitions afterwards")
-    add_dry_run_argument(add)
-    trim_ = verbs.add_parser("trim", help="delete the oldest records")
-    trim_.add_argument("name", metavar="NAME", help="name of the topic")
-    _add_partition_argument(trim_)
-    upto = trim_.add_mutually_exclusive_group(required=True)
-    upto.add_argument(
-        "--before", type=int, metavar="OFFSET", help="offset of the first record to keep"
-    )
-    upto.add_argument(
-        "--before-time",
-        metavar="TIME",
-        help="time of the first record to keep: 2026-07-31T12:00, or a duration before now "
-        "such as 36h",
-    )
-    upto.add_argument("--all", action="store_true", help="delete all committed records")
-    add_dry_run_argument(trim_)
-    elect_ = verbs.add_parser("elect", help="give leadership to each partition's first replica")
-    elect_.add_argument("names", nargs="*", metavar="NAME", help="names of topics (default: all)")
-    _add_partition_argument(elect_)
-    elect_.add_argument(
-        "--unclean",
-        action="store_true",
-        help="elect any live replica where there is no leader; acknowledged records may be lost",
-    )
-    add_dry_run_argument(elect_)
-    return [alter_, add, trim_, elect_]
 
 
 async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -265,26 +216,6 @@ async def _leaders(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, 
         for topic in (await admin.cluster.metadata(topics)).topics
         for row in topic.partitions
     }
-
-
-CHANGES = {
-    "alter": alter_topics,
-    "add-partitions": add_partitions,
-    "trim": trim,
-    "elect": elect,
-}
-
-
-def _add_partition_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-p",
-        "--partition",
-        type=int,
-        action="append",
-        default=[],
-        metavar="NUMBER",
-        help="number of a partition; may be repeated (default: all)",
-    )
 
 
 async def _topics(admin: Admin, names: Sequence[str] | None) -> list[MetadataResponseTopic]:

@@ -1,13 +1,9 @@
-"""`ottla topic storage`: how many bytes each replica of a topic takes, and in which directory.
-
-And how many all replicas of each topic take, for `ottla topic list`.
-"""
+"""`ottla topic storage`: how many bytes each replica of a topic takes, and in which directory."""
 
 import argparse
-from collections import Counter
 from typing import Any
 
-from ottla.cli.cluster.log_dirs import ask, ask_bytes
+from ottla.cli.cluster.log_dirs import ask
 from ottla.cli.common import counted
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import note, say
@@ -16,15 +12,6 @@ from ottla.client.network.cluster import raise_for
 from ottla.model.ids import NodeId, TopicPartition
 
 COLUMNS = ("PARTITION", "BROKER", "ROLE", "DIRECTORY", "BYTES", "LAG", "FUTURE")
-
-
-def configure_storage(
-    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]",
-) -> argparse.ArgumentParser:
-    """Declare the verb."""
-    parser = verbs.add_parser("storage", help="show the bytes of a topic's replicas")
-    parser.add_argument("name", metavar="NAME", help="name of the topic")
-    return parser
 
 
 async def storage(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -55,18 +42,3 @@ async def storage(admin: Admin, arguments: argparse.Namespace) -> int:
         total_bytes = sum(row[4] or 0 for row in rows)
         say(f"{total_bytes:,} bytes in {counted(len(rows) - len(missing), 'replica')}")
     return 0
-
-
-async def topic_bytes(admin: Admin) -> Counter[str]:
-    """Return the bytes of all replicas by topic; a note names each broker that does not answer.
-
-    A replica that moves between directories is there twice until it has moved.
-    """
-    found: Counter[str] = Counter()
-    for one in await ask_bytes(admin):
-        if one.failure:
-            note(f"BYTES lack those of broker {one.broker}: {one.failure}")
-        for directory in one.directories:
-            for partition, replica in directory.replicas.items():
-                found[partition.topic] += replica.size_bytes
-    return found

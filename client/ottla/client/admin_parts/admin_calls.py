@@ -1,16 +1,24 @@
 """What every group of an operator's calls needs: the cluster, a bound in time, patience."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
 
-from ottla.client.network.cluster import Cluster
+from ottla.client.network.bootstrap import addresses_of
+from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.network.patience import sit_out
 from ottla.model.errors import ErrorCode, RefusedError, code_of
 from ottla.model.ids import TopicPartition
 
+if TYPE_CHECKING:
+    from ottla.model.settings.client_security import ClientSecurity
+
 T = TypeVar("T")
 
 RETRY_WAIT_S = 0.1
+ANSWER_WAIT_S = 5.0
+"""Time for an answer that a broker sends when the time it was given is over; with less a slow
+network turns its reason into a lost connection, with more a broker that hangs is noticed later."""
 
 
 class AdminCalls:
@@ -32,6 +40,29 @@ class AdminCalls:
         return await sit_out(
             attempt, timeout_s=self._timeout_s, retry_wait_s=RETRY_WAIT_S, passes=_passes
         )
+
+
+C = TypeVar("C", bound=AdminCalls)
+
+
+@asynccontextmanager
+async def open_calls(
+    calls: type[C],
+    bootstrap: str | Iterable[str | tuple[str, int]],
+    *,
+    client_id: str = "ottla",
+    timeout_s: float = 30.0,
+    security: "ClientSecurity | None" = None,
+) -> AsyncIterator[C]:
+    """Open one group of an operator's calls, or several that a class puts together."""
+    async with open_cluster(
+        addresses_of(bootstrap),
+        client_id=client_id,
+        request_timeout_s=timeout_s + ANSWER_WAIT_S,
+        login=None if security is None else security.login(),
+        tls=None if security is None else security.tls(),
+    ) as cluster:
+        yield calls(cluster, client_id=client_id, timeout_s=timeout_s)
 
 
 def _passes(error: RefusedError) -> bool:

@@ -11,8 +11,6 @@ from ottla.client.network.told import only
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, Epoch, NodeId, Offset
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
-from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
-from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
 from ottla.wire.messages.describe_quorum_request import (
     DescribeQuorumRequest,
     PartitionData,
@@ -22,29 +20,6 @@ from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse,
 
 FEATURES_FROM = 3
 """From this version on ApiVersions tells of features."""
-
-
-class BrokerDescription(NamedTuple):
-    """One broker of the cluster."""
-
-    node: NodeId
-    host: str
-    port: int
-    rack: str | None
-    is_fenced: bool = False
-    """Registered, and not in service; False where the broker is too old to say."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    """Who the cluster is."""
-
-    cluster_id: str
-    """Id of the cluster."""
-    controller: NodeId
-    """Node that acts as controller for clients."""
-    brokers: tuple[BrokerDescription, ...]
-    """The brokers of the cluster."""
 
 
 class QuorumReplica(NamedTuple):
@@ -94,24 +69,6 @@ class FeatureLevels(NamedTuple):
 
 class ClusterCalls(AdminCalls):
     """Calls about the cluster."""
-
-    async def describe_cluster(self, *, has_fenced: bool = False) -> ClusterDescription:
-        """Return the cluster's id, its controller and its brokers, with fenced ones or without."""
-        request = DescribeClusterRequest()
-        if has_fenced:
-            request.include_fenced_brokers = True
-        answer = await self._cluster.request(request, DescribeClusterResponse)
-        raise_for(answer.error_code, answer.error_message)
-        return ClusterDescription(
-            answer.cluster_id,
-            NodeId(answer.controller_id),
-            tuple(
-                BrokerDescription(
-                    NodeId(one.broker_id), one.host, one.port, one.rack, one.is_fenced
-                )
-                for one in answer.brokers
-            ),
-        )
 
     async def describe_quorum(self) -> QuorumDescription:
         """Return how the controllers' quorum stands; wait for one that has no leader."""

@@ -1,14 +1,13 @@
-"""Where partitions' replicas are: elections, reassignments, log directories, active producers."""
+"""Where replicas are: elections, reassignments, moves between directories, producers."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from ottla.client.admin_parts.admin_calls import AdminCalls, by_topic, refusal_of
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.told import only
-from ottla.model.errors import ErrorCode, RefusedError, code_of
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -24,11 +23,6 @@ from ottla.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDirTopic,
 )
 from ottla.wire.messages.alter_replica_log_dirs_response import AlterReplicaLogDirsResponse
-from ottla.wire.messages.describe_log_dirs_request import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
-from ottla.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from ottla.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from ottla.wire.messages.describe_producers_response import DescribeProducersResponse
 from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
@@ -54,34 +48,6 @@ class Reassignment(NamedTuple):
     """Brokers that get a replica."""
     removing: tuple[NodeId, ...]
     """Brokers that lose their replica."""
-
-
-class ReplicaOnDisk(NamedTuple):
-    """One replica in one log directory."""
-
-    size_bytes: int
-    offset_lag: Offset
-    """How far it is behind its leader's high watermark; a future one: behind the present one."""
-    is_future: bool
-    """Whether it is being moved here from another directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirDescription:
-    """One log directory of a broker."""
-
-    path: str
-    """Path of the directory."""
-    error: ErrorCode
-    """NONE, or why it is offline."""
-    total_bytes: int | None
-    """Size of its volume, in bytes."""
-    usable_bytes: int | None
-    """Of its file system; None where nobody told."""
-    replicas: Mapping[TopicPartition, ReplicaOnDisk]
-    """Replicas in the directory."""
-    is_cordoned: bool = False
-    """Whether it takes no new replica."""
 
 
 class ActiveProducer(NamedTuple):
@@ -203,38 +169,6 @@ class ReplicaCalls(AdminCalls):
             for topic in answer.topics
             for one in topic.partitions
         }
-
-    async def describe_log_dirs(
-        self, node: NodeId, partitions: Iterable[TopicPartition] | None = None
-    ) -> list[LogDirDescription]:
-        """Return a broker's log directories, with the replicas there: these or all."""
-        wanted = None
-        if partitions is not None:
-            wanted = [
-                DescribableLogDirTopic(topic=topic, partitions=indexes)
-                for topic, indexes in by_topic(partitions).items()
-            ]
-        answer = await self._cluster.request(
-            DescribeLogDirsRequest(topics=wanted), DescribeLogDirsResponse, node=node
-        )
-        raise_for(answer.error_code)
-        return [
-            LogDirDescription(
-                path=told.log_dir,
-                error=code_of(told.error_code),
-                total_bytes=told.total_bytes if told.total_bytes >= 0 else None,
-                usable_bytes=told.usable_bytes if told.usable_bytes >= 0 else None,
-                is_cordoned=told.is_cordoned,
-                replicas={
-                    TopicPartition(topic.name, one.partition_index): ReplicaOnDisk(
-                        one.partition_size, Offset(one.offset_lag), one.is_future_key
-                    )
-                    for topic in told.topics
-                    for one in topic.partitions
-                },
-            )
-            for told in answer.results
-        ]
 
     async def move_replicas(
         self, node: NodeId, directories: Mapping[TopicPartition, str]

@@ -7,7 +7,7 @@ import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
 import trio
@@ -19,11 +19,13 @@ from ottla.client.network.tls import TlsDialer
 from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
-from ottla.model.settings.sasl import SaslLogin
-from ottla.model.settings.tls import TlsConfig
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+
+if TYPE_CHECKING:
+    from ottla.model.settings.sasl import SaslLogin
+    from ottla.model.settings.tls import TlsConfig
 
 R = TypeVar("R", bound=Message)
 
@@ -67,8 +69,8 @@ class Cluster:
         *,
         client_id: str = "ottla",
         request_timeout_s: float | None = None,
-        login: SaslLogin | None = None,
-        tls: TlsConfig | None = None,
+        login: "SaslLogin | None" = None,
+        tls: "TlsConfig | None" = None,
     ) -> None:
         """Raises ConfigError where the certificates of `tls` cannot be used."""
         self.login = login
@@ -370,8 +372,8 @@ async def open_cluster(
     *,
     client_id: str = "ottla",
     request_timeout_s: float | None = None,
-    login: SaslLogin | None = None,
-    tls: TlsConfig | None = None,
+    login: "SaslLogin | None" = None,
+    tls: "TlsConfig | None" = None,
 ) -> AsyncIterator[Cluster]:
     """Open a view of the cluster behind `bootstrap`; close its connections at the end."""
     cluster = Cluster(

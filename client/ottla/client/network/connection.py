@@ -10,7 +10,7 @@ import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -19,12 +19,14 @@ from ottla.client.network.tls import TLS, TlsDialer, TlsError
 from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.seams import ByteStream
-from ottla.model.settings.sasl import SaslLogin
 from ottla.wire import apis, codec, headers
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from ottla.model.settings.sasl import SaslLogin
 
 RESPONSE_BYTES_MAX = 128 << 20
 """A longer answer is refused before memory is taken for it."""
@@ -80,7 +82,7 @@ class BrokerConnection:
             )
             return
 
-    async def log_in(self, login: SaslLogin) -> None:
+    async def log_in(self, login: "SaslLogin") -> None:
         """Tell the broker who we are; RefusedError where it does not believe that."""
         async with self._turn:
             self._login = login
@@ -246,7 +248,7 @@ async def open_stream(
     *,
     client_id: str,
     timeout_s: float,
-    login: SaslLogin | None = None,
+    login: "SaslLogin | None" = None,
     tls: TlsDialer | None = None,
 ) -> C:
     """Connect, as this kind of connection, encrypt and log in: as told here, else as the task does.

@@ -8,21 +8,18 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, copy_context
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla.client.network.bearer_tokens import store_of
 from ottla.model.errors import ErrorCode, RefusedError, row_of
-from ottla.model.oauthbearer import ACKNOWLEDGEMENT, OAUTHBEARER, bearer_message
-from ottla.model.scram import SCRAM_BY_NAME, ScramClient, ScramHash
-from ottla.model.settings.sasl import PLAIN, SaslLogin
-from ottla.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
-from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
-from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
-LOGIN: ContextVar[SaslLogin | None] = ContextVar("login", default=None)
+if TYPE_CHECKING:
+    from ottla.model.scram import ScramHash
+    from ottla.model.settings.sasl import SaslLogin
+    from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+
+LOGIN: ContextVar["SaslLogin | None"] = ContextVar("login", default=None)
 """How this task's connections log in, where nothing else is said."""
 
 SALTED_PASSWORDS_MAX = 32
@@ -42,11 +39,19 @@ Ask = Callable[[Any, type[Any], int | None], Awaitable[Any]]
 """Sends a request and returns its answer."""
 
 
-async def log_in(login: SaslLogin, ask: Ask, address: str) -> float | None:
+async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
     """Log in; return after how many seconds to log in again, None for never.
 
     Raises RefusedError where the broker does not take the login.
     """
+    # Most programs of a cluster without logins never need these.
+    from ottla.model.oauthbearer import OAUTHBEARER
+    from ottla.model.settings.sasl import PLAIN
+    from ottla.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+    from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
+    from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+    from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+
     handshake = await ask(
         SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, HANDSHAKE_VERSION
     )
@@ -63,7 +68,7 @@ async def log_in(login: SaslLogin, ask: Ask, address: str) -> float | None:
         )
     _raise_for(code, None)
 
-    async def exchange(token: bytes) -> SaslAuthenticateResponse:
+    async def exchange(token: bytes) -> "SaslAuthenticateResponse":
         answer: SaslAuthenticateResponse = await ask(
             SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, None
         )
@@ -89,9 +94,13 @@ def renew_after_s(lifetime_ms: int) -> float | None:
 
 
 async def _show_token(
-    login: SaslLogin, exchange: Callable[[bytes], Awaitable[SaslAuthenticateResponse]]
-) -> SaslAuthenticateResponse:
+    login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
+) -> "SaslAuthenticateResponse":
     """Show the broker a bearer token."""
+    # Fetching tokens needs an HTTP client.
+    from ottla.client.network.bearer_tokens import store_of
+    from ottla.model.oauthbearer import ACKNOWLEDGEMENT, bearer_message
+
     token = await store_of(login).token()
     try:
         first = bearer_message(token)
@@ -109,9 +118,11 @@ async def _show_token(
 
 
 async def _prove(
-    login: SaslLogin, exchange: Callable[[bytes], Awaitable[SaslAuthenticateResponse]]
-) -> SaslAuthenticateResponse:
+    login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
+) -> "SaslAuthenticateResponse":
     """Show by SCRAM that we know the password, and have the broker show that it does too."""
+    from ottla.model.scram import SCRAM_BY_NAME, ScramClient
+
     hashing = SCRAM_BY_NAME[login.mechanism]
     client = ScramClient(hashing, login.username, secrets.token_hex(16), is_token=login.is_token)
     first = await exchange(client.first)
@@ -125,7 +136,7 @@ async def _prove(
 
 
 @lru_cache(maxsize=SALTED_PASSWORDS_MAX)
-def _salted(hashing: ScramHash, password: str, salt: bytes, iterations: int) -> bytes:
+def _salted(hashing: "ScramHash", password: str, salt: bytes, iterations: int) -> bytes:
     return hashing.salted_password(password, salt, iterations)
 
 

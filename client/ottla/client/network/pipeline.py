@@ -7,7 +7,7 @@ nothing more is sent).
 """
 
 from collections import deque
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
@@ -20,9 +20,11 @@ from ottla.client.network.connection import (
 from ottla.client.network.tls import TlsDialer
 from ottla.model.errors import ProtocolError
 from ottla.model.seams import ByteStream
-from ottla.model.settings.sasl import SaslLogin
 from ottla.wire import codec, headers
 from ottla.wire.codec_types import Message
+
+if TYPE_CHECKING:
+    from ottla.model.settings.sasl import SaslLogin
 
 R = TypeVar("R", bound=Message)
 
@@ -152,7 +154,7 @@ async def open_pipeline(
     *,
     client_id: str,
     timeout_s: float,
-    login: SaslLogin | None = None,
+    login: "SaslLogin | None" = None,
     tls: TlsDialer | None = None,
 ) -> Pipeline:
     """Connect, encrypt, settle versions and log in; the caller closes."""

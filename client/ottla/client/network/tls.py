@@ -10,15 +10,17 @@ import logging
 import ssl
 from contextlib import suppress
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 import trio
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import KIB
 from ottla.model.seams import ByteStream
-from ottla.model.settings.tls import TlsConfig
 from ottla.model.tls.changed_files_driver import Stamps, stamps_of
-from ottla.model.tls.context_driver import client_context
+
+if TYPE_CHECKING:
+    from ottla.model.settings.tls import TlsConfig
 
 logger = logging.getLogger("ottla.client.network")
 
@@ -102,19 +104,26 @@ def sentence_of(error: ssl.SSLError, host: str) -> str:
     return REFUSALS.get(reason) or f"TLS failed: {(reason or str(error)).lower().replace('_', ' ')}"
 
 
+def _client_context(config: "TlsConfig") -> ssl.SSLContext:
+    # Most clients encrypt nothing.
+    from ottla.model.tls.context_driver import client_context
+
+    return client_context(config)
+
+
 class TlsDialer:
     """How connections are encrypted: a configuration, and the context made of it now."""
 
-    def __init__(self, config: TlsConfig) -> None:
+    def __init__(self, config: "TlsConfig") -> None:
         """Read the files; raises ConfigError where they cannot be used."""
         self._config = config
-        self._context = client_context(config)
+        self._context = _client_context(config)
         self._signature = stamps_of(config.files)
         self._looked_at: float | None = None
         self._complaint = ""
 
     @property
-    def config(self) -> TlsConfig:
+    def config(self) -> "TlsConfig":
         """The configuration."""
         return self._config
 
@@ -131,14 +140,14 @@ class TlsDialer:
                 self._reload(signature)
         return self._context
 
-    def use(self, config: TlsConfig) -> None:
+    def use(self, config: "TlsConfig") -> None:
         """Use another configuration from now on; ConfigError leaves all as it is."""
-        context = client_context(config)
+        context = _client_context(config)
         self._config, self._context, self._signature = config, context, stamps_of(config.files)
 
     def _reload(self, signature: Stamps) -> None:
         try:
-            self._context = client_context(self._config)
+            self._context = _client_context(self._config)
         except ConfigError as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)

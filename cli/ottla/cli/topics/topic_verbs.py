@@ -1,0 +1,115 @@
+"""`ottla topic create|describe|delete`."""
+
+import argparse
+from typing import Any
+
+from ottla.cli.common import print_json, table
+from ottla.cli.outcomes import meaning_of, show
+from ottla.cli.terminal import say_block
+from ottla.cli.topics.topic_list import TOPIC_COLUMNS, row_of_topic
+from ottla.client.admin import Admin
+from ottla.client.network.cluster import raise_for
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.storage.meta_properties import uuid_to_text
+from ottla.wire.messages.metadata_response import MetadataResponseTopic
+
+
+async def create(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Create every named topic, or say why not."""
+    configs = [_config(text) for text in arguments.config]
+    outcomes = await admin.create_topics(
+        arguments.names,
+        partition_count=arguments.partitions,
+        replication_factor=arguments.replication_factor,
+        configs=configs,
+    )
+    rows: list[tuple[Any, ...]] = []
+    refusals = []
+    for name, outcome in outcomes.items():
+        if not isinstance(outcome, RefusedError):
+            rows.append((name, *outcome))
+        elif outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS and arguments.if_not_exists:
+            rows += map(row_of_topic, (await admin.cluster.metadata([name])).topics)
+        else:
+            refusals.append(RefusedError(outcome.code, f"topic {name!r}: {_refusal(outcome)}"))
+    show(arguments, TOPIC_COLUMNS, rows, refusals)
+    return 0
+
+
+async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Show each partition of each named topic."""
+    answer = await admin.cluster.metadata(arguments.names)
+    topics = [topic for topic in answer.topics if topic.error_code == ErrorCode.NONE]
+    if arguments.format == "json":
+        print_json([_topic_json(topic) for topic in topics])
+    else:
+        if topics:
+            say_block("\n\n".join(map(described, topics)))
+    for topic in answer.topics:
+        raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
+    return 0
+
+
+async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Delete every named topic, or say why not."""
+    outcomes = await admin.delete_topics(arguments.names)
+    deleted = [(name,) for name, refusal in outcomes.items() if refusal is None]
+    refusals = [
+        RefusedError(refusal.code, f"topic {name!r}: {meaning_of(refusal.code, refusal.message)}")
+        for name, refusal in outcomes.items()
+        if refusal is not None
+    ]
+    show(arguments, ("DELETED",), deleted, refusals)
+    return 0
+
+
+def described(topic: MetadataResponseTopic) -> str:
+    """Return a topic and its partitions as a person reads them."""
+    rows = [
+        (
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.replica_nodes,
+            partition.isr_nodes,
+            partition.offline_replicas or None,
+        )
+        for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+    ]
+    columns = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "OFFLINE")
+    return f"{topic.name}  id {uuid_to_text(topic.topic_id)}\n\n{table(columns, rows)}"
+
+
+def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": uuid_to_text(topic.topic_id),
+        "partitions": [
+            {
+                "partition": partition.partition_index,
+                "leader": partition.leader_id,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": partition.replica_nodes,
+                "isr": partition.isr_nodes,
+                "offline": partition.offline_replicas,
+            }
+            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+        ],
+    }
+
+
+def _refusal(refusal: RefusedError) -> str:
+    """Return Kafka's words, and what to do where they do not tell."""
+    if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        return "it already exists"  # Kafka's sentence repeats the name
+    said = refusal.message.rstrip(".")
+    if refusal.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        said += "; start more brokers, or ask for fewer replicas with --replication-factor"
+    return said
+
+
+def _config(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError("--config", f"is {text!r}; it must be KEY=VALUE")
+    return key.strip(), value.strip()

@@ -1,0 +1,70 @@
+"""What commands import: a list of topics shows within the time that few modules take to load."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from ottla.cli.parser import Parser
+from ottla.cli.topics import topic
+
+HEAVY = (
+    "asyncio",
+    "email",
+    "google",
+    "grpc",
+    "http",
+    "opentelemetry",
+    "ottla.broker",
+    "ottla.cli.cluster.reassign",
+    "ottla.client.admin",
+    "ottla.client.groups",
+    "ottla.client.network.bearer_tokens",
+    "ottla.controller",
+    "ottla.model.settings.client",
+    "ottla.model.settings.sasl",
+    "ottla.model.settings.tls",
+    "ottla.node",
+    "ottla.wire.generator",
+    "rich",
+    "urllib.request",
+)
+NETWORK = ("ottla.client", "ssl", "trio")
+
+
+def loaded_by(arguments: list[str]) -> set[str]:
+    """Return the modules that a command has loaded when it ends."""
+    script = (
+        "import sys; from ottla.cli.main import run;"
+        f"run({arguments!r}); print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["completion", "bash"], ["topic", "--help"], ["version"]],
+    ids=" ".join,
+)
+def test_a_command_that_asks_no_cluster_loads_nothing_of_the_network(arguments: list[str]) -> None:
+    assert loaded_by(arguments).isdisjoint({*HEAVY, *NETWORK} - {"email"})
+
+
+def test_a_list_of_topics_loads_only_the_calls_that_it_makes() -> None:
+    loaded = loaded_by(["topic", "list", "--bootstrap-server", "127.0.0.1:1"])
+    assert "ottla.client.admin_parts.admin_brokers" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_each_verb_of_topics_is_where_the_table_says() -> None:
+    parser = Parser()
+    topic.configure(parser)
+    verbs = next(action.choices for action in parser._actions if action.dest == "verb")
+    assert verbs is not None
+    assert set(verbs) == set(topic.VERBS)
+    for module, function in topic.VERBS.values():
+        assert callable(getattr(import_module(module), function))
