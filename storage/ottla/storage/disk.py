@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from mmap import PAGESIZE
 from types import TracebackType
 from typing import TypeVar
 
@@ -134,6 +135,8 @@ class RealDisk:
             return False
         fd = file.fileno()
         last = position + max(0, size - 1)
+        if position // PAGESIZE == last // PAGESIZE:
+            return _is_byte_cached(fd, position)
         return all(
             _is_byte_cached(fd, at) for at in (*range(position, last, PROBE_EVERY_BYTES), last)
         )

@@ -193,9 +193,13 @@ class Output:
 
     def on_sent(self, size: int) -> None:
         """Count bytes that went out, and drop the chunks that are done."""
+        chunks = self.chunks
+        if size == self.byte_count:  # as most sends do
+            chunks.clear()
+            self.byte_count = self._sent_of_first = 0
+            return
         self.byte_count -= size
         assert self.byte_count >= 0
-        chunks = self.chunks
         left = size + self._sent_of_first
         while chunks and left >= len(chunks[0]):
             left -= len(chunks.popleft())

@@ -130,16 +130,21 @@ class ResponseSlot:
             return
         header = self.header
         self.error_code = getattr(response, "error_code", 0)
-        self.finish_answer(response)
+        if self.amend is not None or self.charge is not None:
+            self.finish_answer(response)
         try:
             body = encode_chunks(response, version)
             head = encode_response_header(header.api_key, version, header.correlation_id)
-            chunks = frame([head, *body])
+            only = body[0] if len(body) == 1 else None
+            if isinstance(only, bytes):
+                # Without records an answer is one piece: most are, and are sent as they are.
+                chunks: list[Chunk] = [frame_start(head, len(only)) + only]
+            else:
+                chunks = frame([head, *body])
         except Exception as fault:
             owner.on_answer_failed(fault)
             return
-        # Without records an answer is one piece: most are, and are sent as they are.
-        self._finish(chunks if len(body) > 1 else [b"".join(chunks)])  # type: ignore[arg-type]
+        self._finish(chunks)
 
     def finish_answer(self, response: Message) -> None:
         """Complete the answer with refused parts, and charge the client, before it is encoded.
