@@ -26,6 +26,10 @@ gate_paths.py    the paths
 instructions.py  instructions of a broker per request, counted under callgrind
 beside_kafka.py  Ottla beside Apache Kafka: the rows, in alternating rounds
 comparison.py    medians, spreads, ratio, and whether a gap counts
+performance.py   every row of docs/performance.md: measured in sittings, and kept
+performance_rows.py    the rows and their goals
+performance_page.py    the tables of the page, and performance_plots.py its pictures
+kafka_cluster.py Apache Kafka as a cluster of controllers and brokers
 kafka_server.py  Apache Kafka from a directory of jars
 clients.py     our client beside others on the same work, in turns
 client_work.py that work, one client a process

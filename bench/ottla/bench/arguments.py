@@ -238,6 +238,48 @@ OPTIONS: dict[str, Option] = {
         "kafka-tools:4.3.0 as dependencies of a pom.xml, copied there by "
         "'mvn dependency:copy-dependencies -DoutputDirectory=DIR' (default: none, required)",
     ),
+    "performance": _option(
+        "--groups",
+        metavar="GROUP,…",
+        default="requests,throughput,latency,memory,lifecycle,admin,client",
+        help="groups of rows (default: %(default)s)",
+    ),
+    "kafka-jars": _option(
+        "--kafka",
+        type=Path,
+        metavar="DIR",
+        help="directory with the jars of Apache Kafka, as for 'beside'; without it nothing is "
+        "measured, and --page is made of what --out holds (default: none)",
+    ),
+    "topology": _option(
+        "--topology",
+        choices=("one", "three"),
+        default="one",
+        help="one controller and broker, or three of each (default: %(default)s)",
+    ),
+    "form": _option(
+        "--form",
+        action="append",
+        default=[],
+        metavar="LABEL=PYTHON",
+        help="a further column: Ottla as this interpreter has it installed; may be repeated "
+        "(default: only the interpreter that runs this)",
+    ),
+    "out": _option(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        required=True,
+        help="directory of what is measured, a file for each group and topology (default: none, "
+        "required)",
+    ),
+    "page": _option(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help="page whose measured part is made of what --out holds, pictures beside it "
+        "(default: none)",
+    ),
     "kafka-too": _option(
         "--kafka",
         type=Path,
@@ -400,6 +442,11 @@ BENCHES: dict[str, Bench] = {
         "kafka rows few-rounds count bytes batch codec acks linger partitions singles row-requests "
         "connections in-flight server-set timeout format",
         {"count": 200_000},
+    ),
+    "performance": Bench(
+        "every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page",
+        "kafka-jars performance topology form few-rounds out page timeout",
+        {"timeout": 1_200.0},
     ),
     "security": Bench(
         "cost of TLS, of handshakes and of access control entries, with Kafka in turns",

@@ -22,6 +22,9 @@ from ottla.bench.comparison import SERVERS, as_table
 from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.ledger import read_ledger
 from ottla.bench.load import Load, consume, end_to_end, produce
+from ottla.bench.performance import PerformanceRun, forms_of, groups_of, read_sittings
+from ottla.bench.performance_page import measured_part, missed, with_measured
+from ottla.bench.performance_plots import draw_all
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
@@ -260,6 +263,30 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
     return HEALTHY
 
 
+def _measure_performance(arguments: argparse.Namespace) -> int:
+    """Measure some groups of docs/performance.md and keep them; make the page of what is kept."""
+    if arguments.kafka is not None:
+        PerformanceRun(
+            jars=arguments.kafka,
+            directory=arguments.out,
+            groups=groups_of(arguments.groups),
+            topology=arguments.topology,
+            rounds=arguments.rounds,
+            timeout_s=arguments.timeout,
+            forms=forms_of(arguments.form),
+        ).run(lambda text: print(text, file=sys.stderr, flush=True))
+    elif arguments.page is None:
+        raise ConfigError("--kafka", "or --page must be given: measure, or make the page")
+    sittings = read_sittings(arguments.out)
+    if arguments.page is not None:
+        pictures = draw_all(sittings, arguments.page.parent)
+        text = measured_part(sittings, pictures)
+        arguments.page.write_text(with_measured(arguments.page.read_text(), text))
+    for line in missed(sittings):
+        print(line)
+    return HEALTHY
+
+
 def _measure_security(arguments: argparse.Namespace) -> int:
     """Measure what security costs Ottla and Apache Kafka, both started here."""
     work = SecurityWork(
@@ -360,6 +387,7 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "authorizer": _measure_authorizer,
     "beside": _measure_beside_kafka,
     "clients": _measure_clients,
+    "performance": _measure_performance,
     "rebalance": _measure_rebalances,
     "scrape": _measure_scrapes,
     "security": _measure_security,

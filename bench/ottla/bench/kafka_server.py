@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from ottla.bench.requests import METADATA_VERSION, answer_to, small_request
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
@@ -24,12 +24,7 @@ HOST = "127.0.0.1"
 SERVER_JARS = "kafka_2.13-*.jar"
 CLUSTER_ID = urlsafe_b64encode(b"ottla-beside-one").decode().rstrip("=")
 FORMAT_JVM = ("-Xmx256m",)
-SERVER_JVM = (
-    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
-    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
-    "-Djava.awt.headless=true",
-)
-"""As Kafka's own scripts start it."""
+SERVER_HEAP = "1G"
 FORMAT_TIMEOUT_S = 60.0
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
@@ -46,6 +41,15 @@ class KafkaServer(NamedTuple):
     """Where its users log in, if it has some."""
     doors: Mapping[str, str] = MappingProxyType({})
     """Its further listeners by name, as `host:port`."""
+
+
+def server_jvm(heap: str = SERVER_HEAP) -> tuple[str, ...]:
+    """Return Java's options of a server, as Kafka's own scripts start it."""
+    return (
+        *(f"-Xmx{heap}", f"-Xms{heap}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+        *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+        "-Djava.awt.headless=true",
+    )
 
 
 def java_program(environ: Mapping[str, str]) -> str:
@@ -128,12 +132,11 @@ def open_kafka(
     java = java or java_program(os.environ)
     base = [java, "-cp", f"{jars.resolve()}/*"]
     log = directory / "kafka.out"
-    with log.open("wb") as out:
-        formats = [*base, *FORMAT_JVM, "kafka.tools.StorageTool", "format"]
-        _format([*formats, "--cluster-id", CLUSTER_ID, "--config", str(config)], out, log)
+    format_directory(base, CLUSTER_ID, config)
+    with log.open("ab") as out:
         # A session of its own: Ctrl-C is ours, and ends the server by the way below.
         child = subprocess.Popen(
-            [*base, *SERVER_JVM, "kafka.Kafka", str(config)],
+            [*base, *server_jvm(), "kafka.Kafka", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -145,51 +148,60 @@ def open_kafka(
         addresses = {name: f"{HOST}:{at}" for name, (_, at) in opened.items()}
         yield KafkaServer(f"{HOST}:{port}", child.pid, version, users_address, addresses)
     finally:
-        _stop(child)
+        stop_server(child)
 
 
-def _format(command: list[str], out: IO[bytes], log: Path) -> None:
+def format_directory(java: list[str], cluster_id: str, config: Path) -> None:
+    """Format the directories that a server.properties names; what is printed lies beside it.
+
+    Raises ConfigError if there is no Java, RefusedError if Kafka refuses.
+    """
+    log = config.with_name("kafka.out")
+    command = [*java, *FORMAT_JVM, "kafka.tools.StorageTool", "format"]
     try:
-        ended = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            timeout=FORMAT_TIMEOUT_S,
-            check=False,
-        )
+        with log.open("wb") as out:
+            ended = subprocess.run(
+                [*command, "--cluster-id", cluster_id, "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=FORMAT_TIMEOUT_S,
+                check=False,
+            )
     except FileNotFoundError:
-        raise ConfigError("JAVA_HOME", f"leads to no Java: {command[0]} is missing") from None
+        raise ConfigError("JAVA_HOME", f"leads to no Java: {java[0]} is missing") from None
     except subprocess.TimeoutExpired:
-        raise _failure(f"did not format its directory in {FORMAT_TIMEOUT_S:g} s", log) from None
+        raise failure_of(f"did not format its directory in {FORMAT_TIMEOUT_S:g} s", log) from None
     if ended.returncode:
-        raise _failure("did not format its directory", log)
+        raise failure_of("did not format its directory", log)
 
 
 def _wait_until_ready(child: subprocess.Popen[bytes], address: tuple[str, int], log: Path) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
         if child.poll() is not None:
-            raise _failure(f"ended with code {child.returncode} before it was ready", log)
+            raise failure_of(f"ended with code {child.returncode} before it was ready", log)
         try:
-            if _has_broker(address):
+            if known_brokers(address):
                 return
         except OSError:
             pass  # nobody listens or answers yet
         time.sleep(LOOK_AGAIN_S)
-    raise _failure(f"was not ready in {READY_TIMEOUT_S:g} s", log)
+    raise failure_of(f"was not ready in {READY_TIMEOUT_S:g} s", log)
 
 
-def _has_broker(address: tuple[str, int]) -> bool:
+def known_brokers(address: tuple[str, int]) -> int:
+    """Return how many brokers a broker knows of; OSError where it cannot be reached."""
     answer = answer_to(address, small_request("metadata", "none", ZERO_UUID).frame)
     if not answer:
-        return False
+        return 0
     _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
     found = codec.decode(MetadataResponse, METADATA_VERSION, memoryview(answer)[at:])
-    return bool(found.brokers)
+    return len(found.brokers)
 
 
-def _stop(child: subprocess.Popen[bytes]) -> None:
+def stop_server(child: subprocess.Popen[bytes]) -> None:
+    """End a server, by force where it does not end by itself."""
     child.terminate()
     try:
         child.wait(STOP_TIMEOUT_S)
@@ -198,7 +210,8 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _failure(what: str, log: Path) -> RefusedError:
+def failure_of(what: str, log: Path) -> RefusedError:
+    """Return the error of a Kafka that failed, with the last line that it printed."""
     lines = log.read_text(errors="replace").strip().splitlines()
     return RefusedError(
         ErrorCode.INVALID_REQUEST, f"Kafka {what}: {lines[-1] if lines else 'it printed nothing'}"

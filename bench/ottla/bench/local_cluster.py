@@ -39,25 +39,13 @@ MB = 1_000_000
 T = TypeVar("T")
 
 
-class StartedCluster:
-    """What `ottla up` started, by the names it prints: "controller 101", "broker 2"."""
+class RunningCluster:
+    """A cluster's nodes by their names, "controller 101" and "broker 2", and what it is asked."""
 
-    def __init__(self, directory: Path, ready_s: float) -> None:
-        self._path = directory / "cluster.json"
+    def __init__(self, bootstrap: str, pids: dict[str, int], ready_s: float) -> None:
+        self.bootstrap = bootstrap
+        self.pids = pids
         self.ready_s = ready_s
-        self.bootstrap: str = json.loads(self._path.read_text())["bootstrap"]
-        self.pids: dict[str, int] = {}
-        self.look()
-
-    def look(self) -> dict[str, int]:
-        """Return the process of every node by its name; one that was started again has another."""
-        found = json.loads(self._path.read_text())
-        self.pids = {
-            f"{role} {node['id']}": node["pid"]
-            for role in ("controller", "broker")
-            for node in found[f"{role}s"]
-        }
-        return self.pids
 
     def kill(self, name: str) -> None:
         """End a node by SIGKILL."""
@@ -134,13 +122,37 @@ class StartedCluster:
         return self.wait_for(ask)
 
 
+class StartedCluster(RunningCluster):
+    """What `ottla up` started, by the names it prints."""
+
+    def __init__(self, directory: Path, ready_s: float) -> None:
+        self._path = directory / "cluster.json"
+        super().__init__(json.loads(self._path.read_text())["bootstrap"], {}, ready_s)
+        self.look()
+
+    def look(self) -> dict[str, int]:
+        """Return the process of every node by its name; one that was started again has another."""
+        found = json.loads(self._path.read_text())
+        self.pids = {
+            f"{role} {node['id']}": node["pid"]
+            for role in ("controller", "broker")
+            for node in found[f"{role}s"]
+        }
+        return self.pids
+
+
 @contextmanager
 def open_local_cluster(
-    *, controllers: int = 3, brokers: int = 3, restarts: bool = False, **settings: str
+    *,
+    controllers: int = 3,
+    brokers: int = 3,
+    restarts: bool = False,
+    python: str = sys.executable,
+    **settings: str,
 ) -> Iterator[StartedCluster]:
     """Start a cluster in a temporary directory; end it, and its data, afterwards.
 
-    With `restarts` a node that dies is started again.
+    With `restarts` a node that dies is started again; `python` is the interpreter that runs it.
     """
     with (
         tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
@@ -149,6 +161,7 @@ def open_local_cluster(
             controllers=controllers,
             brokers=brokers,
             restarts=restarts,
+            python=python,
             **settings,
         ) as cluster,
     ):
@@ -162,10 +175,11 @@ def open_cluster_in(
     controllers: int = 3,
     brokers: int = 3,
     restarts: bool = False,
+    python: str = sys.executable,
     **settings: str,
 ) -> Iterator[StartedCluster]:
     """Start a new cluster in a directory, or the one that is there; end it and keep the data."""
-    command = [sys.executable, "-m", "ottla.cli", "up", "--dir", str(directory)]
+    command = [python, "-m", "ottla.cli", "up", "--dir", str(directory)]
     if not (directory / "cluster.json").exists():
         command += ["--port", "0"]
         command += ["--controllers", str(controllers), "--brokers", str(brokers)]

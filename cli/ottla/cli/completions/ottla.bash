@@ -550,7 +550,7 @@ _ottla_row() {
       values='--format=table|json'
       argument='@dir' ;;
     'bench')
-      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside security transactions start failover replication heartbeat log-move cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
+      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside performance security transactions start failover replication heartbeat log-move cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
       options='-h --help'
       values=''
       argument='' ;;
@@ -613,6 +613,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --kafka --rows --rounds --count -c --record-bytes --batch-bytes --codec --acks --linger-ms --partitions --singles --requests --connections --in-flight --set --timeout --format'
       values='--kafka=@dir --rows= --rounds= --count= -c= --record-bytes= --batch-bytes= --codec= --acks=0|1|all --linger-ms= --partitions= --singles= --requests= --connections= --in-flight= --set= --timeout= --format=table|json'
+      argument='' ;;
+    'bench performance')
+      verbs=''
+      options='-h --help --kafka --groups --topology --form --rounds --out --page --timeout'
+      values='--kafka=@dir --groups= --topology=one|three --form= --rounds= --out=@dir --page=@file --timeout='
       argument='' ;;
     'bench security')
       verbs=''

@@ -1,0 +1,291 @@
+"""Every row of docs/performance.md: measured in sittings, kept as JSON, shown as one page.
+
+A sitting is some groups of rows in one topology.  All servers run at the same time and take turns,
+after one round that warms up; what is kept are the values of every round, so that a page can be
+made of several sittings, and made again.
+"""
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ottla.bench.beside_kafka import EQUAL_SETTINGS, OTTLA_SETTINGS, ends_by_sigterm
+from ottla.bench.clients import run_clients
+from ottla.bench.comparison import OURS, THEIRS
+from ottla.bench.kafka_cluster import open_kafka_cluster
+from ottla.bench.kafka_server import open_kafka, version_of
+from ottla.bench.local_cluster import RunningCluster, open_local_cluster
+from ottla.bench.performance_rows import (
+    GOALS,
+    ONE,
+    SETTLE_S,
+    THREE,
+    Figures,
+    deaths,
+    memory_with_partitions,
+    rows_of,
+)
+from ottla.bench.processes import usage_of
+from ottla.bench.result import MB
+from ottla.bench.topics import RunTopics
+from ottla.model.errors import ConfigError
+
+NODES = {ONE: 1, THREE: 3}
+CLIENT_RECORDS = 200_000
+LIFECYCLE_OF = THREE
+CLIENTS_OF = ONE
+LIBRDKAFKA = "librdkafka"
+
+Say = Callable[[str], None]
+"""Told what is measured next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sitting:
+    """What was measured of one group in one topology, and where."""
+
+    group: str
+    topology: str
+    machine: Mapping[str, Any]
+    values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+    """Each round's value by row, figure and server."""
+
+    def add(self, row: str, server: str, figures: Figures) -> None:
+        """Take in the figures of one round."""
+        for figure, value in figures.items():
+            self.values.setdefault(row, {}).setdefault(figure, {}).setdefault(server, []).append(
+                value
+            )
+
+    def keep(self, directory: Path) -> None:
+        """Write it down, in the place of an earlier one of the same group and topology."""
+        directory.mkdir(parents=True, exist_ok=True)
+        shown = {
+            "group": self.group,
+            "topology": self.topology,
+            "machine": dict(self.machine),
+            "values": {
+                row: {
+                    figure: {
+                        server: [float(f"{value:.5g}") for value in values]
+                        for server, values in servers.items()
+                    }
+                    for figure, servers in figures.items()
+                }
+                for row, figures in self.values.items()
+            },
+        }
+        path = directory / f"{self.group}-{self.topology}.json"
+        path.write_text(json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_sittings(directory: Path) -> list[Sitting]:
+    """Return what was kept, groups in the order of the page.  Raises ConfigError without any."""
+    found = [Sitting(**json.loads(path.read_text())) for path in directory.glob("*.json")]
+    if not found:
+        raise ConfigError("--out", f"names {directory}, where no measurement is kept")
+    order = list(GOALS)
+    return sorted(found, key=lambda one: (one.topology, order.index(one.group)))
+
+
+def machine_facts(kafka_version: str) -> dict[str, Any]:
+    """Return what a reader must know of where it was measured."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "kafka": kafka_version,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformanceRun:
+    """One call of `ottla bench performance` that measures."""
+
+    jars: Path
+    directory: Path
+    groups: Collection[str]
+    topology: str
+    rounds: int
+    timeout_s: float
+    forms: Mapping[str, str]
+    """Further interpreters of Ottla by the label of their column."""
+
+    def run(self, say: Say) -> None:
+        """Measure each group and keep it; stops after the round in which the time is over."""
+        deadline = time.monotonic() + self.timeout_s
+        machine = machine_facts(version_of(self.jars))
+        sittings = {
+            group: Sitting(group=group, topology=self.topology, machine=machine)
+            for group in self.groups
+        }
+        with ends_by_sigterm():
+            if "lifecycle" in self.groups and self.topology == LIFECYCLE_OF:
+                self._lifecycle(sittings["lifecycle"], say, deadline)
+            if set(self.groups) - {"lifecycle"}:
+                with self._servers() as servers:
+                    self._measure(servers, sittings, say, deadline)
+        for sitting in sittings.values():
+            if sitting.values:
+                sitting.keep(self.directory)
+
+    def _measure(
+        self,
+        servers: Mapping[str, RunningCluster],
+        sittings: Mapping[str, Sitting],
+        say: Say,
+        deadline: float,
+    ) -> None:
+        replicas = NODES[self.topology]
+        memory = sittings.get("memory")
+        time.sleep(SETTLE_S)
+        self._weigh(memory, "idle", servers)
+        rows = rows_of(self.groups, self.topology)
+        for _, row in rows:
+            for cluster in servers.values() if row.prepare else ():
+                assert row.prepare is not None
+                row.prepare(cluster, replicas)
+        for number in range(self.rounds + 1):
+            taken: list[tuple[str, str, str, Figures]] = []
+            for group, row in rows:
+                names = list(servers)[:: -1 if number % 2 else 1]
+                for name in names:
+                    say(f"round {number} of {self.rounds}: {row.name}, {name}")
+                    taken.append((group, row.name, name, row.run(servers[name], replicas)))
+            for group, row_name, name, figures in taken if number else ():
+                sittings[group].add(row_name, name, figures)
+            if time.monotonic() > deadline:
+                break
+        self._weigh(memory, "after the load", servers)
+        if memory is not None:
+            for cluster in servers.values():
+                say("memory with 1,000 partitions")
+                memory_with_partitions(cluster, replicas)
+            self._weigh(memory, "1,000 partitions", servers)
+        if "client" in self.groups and self.topology == CLIENTS_OF:
+            say("clients")
+            self._clients(sittings["client"], servers[OURS])
+
+    @staticmethod
+    def _weigh(memory: Sitting | None, row: str, servers: Mapping[str, RunningCluster]) -> None:
+        for name, cluster in servers.items() if memory is not None else ():
+            resident = usage_of(list(cluster.pids.values())).rss_bytes / MB
+            assert memory is not None
+            memory.add(row, name, {"resident_mb": resident})
+
+    def _clients(self, sitting: Sitting, cluster: RunningCluster) -> None:
+        topics = RunTopics(cluster.bootstrap, None, is_kept=True)
+        for _ in range(self.rounds):
+            found = run_clients(
+                cluster.bootstrap,
+                topics=topics,
+                count=CLIENT_RECORDS,
+                rounds=1,
+                progress=lambda _: None,
+            )
+            for row, figures in found.items():
+                what, _, client = row.partition(", ")
+                label = {"ottla": OURS, "confluent-kafka": LIBRDKAFKA}.get(client)
+                if label is not None:
+                    given = {
+                        "cpu_us_per_record": figures["cpu_us_each"],
+                        "records_per_second": figures["per_second"],
+                    }
+                    sitting.add(what.capitalize(), label, given)
+
+    def _lifecycle(self, sitting: Sitting, say: Say, deadline: float) -> None:
+        openers = self._openers()
+        for number in range(self.rounds):
+            for name in list(openers)[:: -1 if number % 2 else 1]:
+                say(f"round {number + 1} of {self.rounds}: start and deaths, {name}")
+                with openers[name]() as cluster:
+                    figures = {"start_to_ready_s": cluster.ready_s}
+                    time.sleep(SETTLE_S)
+                    figures |= deaths(cluster)
+                sitting.add("3 + 3 nodes", name, figures)
+            if time.monotonic() > deadline:
+                return
+
+    @contextmanager
+    def _servers(self) -> Iterator[dict[str, RunningCluster]]:
+        """Start all servers; stop them afterwards."""
+        with ExitStack() as stack:
+            yield {name: stack.enter_context(opened()) for name, opened in self._openers().items()}
+
+    def _openers(self) -> dict[str, Callable[[], Any]]:
+        count = NODES[self.topology]
+        replicas = str(count)
+        settings = {
+            **EQUAL_SETTINGS,
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "min.insync.replicas": str((count + 1) // 2),
+        }
+
+        def ours(python: str) -> Callable[[], Any]:
+            given = {**OTTLA_SETTINGS, **settings}
+            return lambda: open_local_cluster(
+                controllers=count, brokers=count, restarts=False, python=python, **given
+            )
+
+        def theirs() -> Any:
+            if self.topology == THREE:
+                return open_kafka_cluster(self.jars, settings)
+            return _open_one_kafka(self.jars, settings)
+
+        forms = {label: ours(python) for label, python in self.forms.items()}
+        return {OURS: ours(sys.executable), **forms, THEIRS: theirs}
+
+
+@contextmanager
+def _open_one_kafka(jars: Path, settings: Mapping[str, str]) -> Iterator[RunningCluster]:
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-kafka-") as directory,
+        open_kafka(jars, Path(directory), settings) as kafka,
+    ):
+        yield RunningCluster(kafka.bootstrap, {"broker 1": kafka.pid}, 0.0)
+
+
+def groups_of(text: str) -> list[str]:
+    """Return the groups of a list with commas.  Raises ConfigError if one is unknown."""
+    names = list(dict.fromkeys(text.split(",")))
+    unknown = [name for name in names if name not in GOALS]
+    if unknown:
+        raise ConfigError("--groups", f"has no {unknown[0]!r}; there are {', '.join(GOALS)}")
+    return names
+
+
+def forms_of(given: Sequence[str]) -> dict[str, str]:
+    """Return interpreters by label from texts such as `compiled=/venv/bin/python`.
+
+    Raises ConfigError for another text, and for a program that is not there.
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        label, _, python = text.partition("=")
+        if not label or label in (OURS, THEIRS) or not os.access(python, os.X_OK):
+            raise ConfigError("--form", f"is {text!r}; it must be LABEL=PYTHON, a program")
+        found[label] = python
+    return found

@@ -1,0 +1,176 @@
+"""The tables of docs/performance.md, made of what was kept.  Pure.
+
+The page's prose is written by hand; what stands between two marks is replaced.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ottla.bench.comparison import OURS, THEIRS, Spread, spread_of
+from ottla.bench.performance import LIBRDKAFKA, Sitting
+from ottla.bench.performance_rows import GOALS, ONE, RatioGoal
+from ottla.model.errors import ConfigError
+
+BEGIN = "<!-- measured: begin; made by 'ottla bench performance', do not edit -->"
+END = "<!-- measured: end -->"
+TOPOLOGIES = {
+    "one": "One broker, one replica",
+    "three": "Three controllers and three brokers, three replicas",
+}
+GROUPS = {
+    "requests": "Small requests",
+    "throughput": "Throughput",
+    "latency": "Latency, one record at a time",
+    "memory": "Memory of all nodes",
+    "lifecycle": "Start and deaths",
+    "admin": "Topics created and deleted at once",
+    "client": "The client",
+}
+UNITS = {
+    "requests_per_second": "requests/s",
+    "cpu_us_per_request": "CPU µs each",
+    "mb_per_second": "MB/s",
+    "cpu_s_per_gb": "CPU s/GB",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "resident_mb": "MB",
+    "start_to_ready_s": "start to ready, s",
+    "broker_killed_to_acknowledged_s": "broker killed to first acknowledged record, s",
+    "controller_killed_to_topic_created_s": "controller killed to first topic created, s",
+    "create_s": "create, s",
+    "delete_s": "delete, s",
+    "cpu_us_per_record": "CPU µs a record",
+    "records_per_second": "records/s",
+}
+PICTURES = {
+    "requests": ("performance-requests.svg", "CPU of a small request, by kind and server"),
+    "throughput": ("performance-throughput.svg", "Throughput by size of batches"),
+    "memory": ("performance-memory.svg", "Memory of all nodes, by server"),
+    "latency": ("performance-latency.svg", "Latency of one record, end to end"),
+    "lifecycle": ("performance-lifecycle.svg", "Start, and what clients wait after a death"),
+}
+
+
+def base_of(group: str) -> str:
+    """Return the column that the others are divided by."""
+    return LIBRDKAFKA if group == "client" else THEIRS
+
+
+def with_measured(page: str, measured: str) -> str:
+    """Return a page with what is measured between its marks.
+
+    Raises ConfigError where the page has no marks.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ConfigError("--page", f"names a page without the lines {BEGIN!r} and {END!r}")
+    return f"{before}{BEGIN}\n\n{measured.strip()}\n\n{END}{after}"
+
+
+def measured_part(sittings: Sequence[Sitting], pictures: Mapping[str, str]) -> str:
+    """Return the tables of all sittings; `pictures` are files by group that were drawn."""
+    lines = [_where(sittings), ""]
+    for topology, title in TOPOLOGIES.items():
+        of_it = [one for one in sittings if one.topology == topology]
+        if not of_it:
+            continue
+        lines += [f"## {title}", ""]
+        for sitting in of_it:
+            lines += [f"### {GROUPS[sitting.group]}", ""]
+            if topology == ONE or sitting.group == "lifecycle":
+                picture = pictures.get(sitting.group)
+                lines += [f"![{PICTURES[sitting.group][1]}]({picture})", ""] if picture else []
+            lines += [*_table(sitting), ""]
+    return "\n".join(lines)
+
+
+def _where(sittings: Sequence[Sitting]) -> str:
+    dates = sorted({str(one.machine["date"]) for one in sittings})
+    machine = sittings[0].machine
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return (
+        f"Measured on {days}: {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; Python {machine['python']}; "
+        f"Apache Kafka {machine['kafka']}."
+    )
+
+
+def _table(sitting: Sitting) -> list[str]:
+    base = base_of(sitting.group)
+    columns = _servers(sitting)
+    others = [name for name in columns if name != base]
+    head = ["row", "figure"]
+    for name in others:
+        head += [label_of(name), f"÷ {label_of(base)}"]
+    head += [label_of(base), "goal"]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for row, figures in sitting.values.items():
+        for figure, servers in figures.items():
+            goal = GOALS[sitting.group][figure]
+            theirs = spread_of(servers[base]) if base in servers else None
+            cells = [row, UNITS[figure]]
+            for name in others:
+                mine = spread_of(servers[name]) if name in servers else None
+                cells += [shown(mine), ratio_cell(mine, theirs, goal)]
+            lines.append(_line([*cells, shown(theirs), str(goal)]))
+    return lines
+
+
+def _servers(sitting: Sitting) -> list[str]:
+    names = dict.fromkeys(
+        name for row in sitting.values.values() for servers in row.values() for name in servers
+    )
+    return [OURS, *(name for name in names if name not in (OURS, base_of(sitting.group)))] + (
+        [base_of(sitting.group)] if base_of(sitting.group) in names else []
+    )
+
+
+def label_of(server: str) -> str:
+    """Return a column's title."""
+    return {OURS: "Ottla", THEIRS: "Kafka"}.get(server, server)
+
+
+def ratio_cell(mine: Spread | None, theirs: Spread | None, goal: RatioGoal) -> str:
+    """Return the ratio of the medians, bold where it meets the goal."""
+    if mine is None or theirs is None or not theirs.median:
+        return "–"
+    ratio = mine.median / theirs.median
+    text = f"{ratio:.2f}"
+    return f"**{text}**" if goal.is_met_by(ratio) else text
+
+
+def shown(spread: Spread | None) -> str:
+    """Return a median with its lowest and highest value, or a dash."""
+    if spread is None:
+        return "–"
+    if spread.lowest == spread.highest:
+        return _number(spread.median)
+    return f"{_number(spread.median)} ({_number(spread.lowest)}–{_number(spread.highest)})"
+
+
+def _number(value: float) -> str:
+    if value >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def missed(sittings: Sequence[Sitting], server: str = OURS) -> list[str]:
+    """Return the rows whose goal a server does not meet, with the ratio."""
+    found = []
+    for sitting in sittings:
+        base = base_of(sitting.group)
+        for row, figures in sitting.values.items():
+            for figure, servers in figures.items():
+                if server in servers and base in servers:
+                    theirs = spread_of(servers[base]).median
+                    ratio = spread_of(servers[server]).median / theirs if theirs else 0.0
+                    goal = GOALS[sitting.group][figure]
+                    if not goal.is_met_by(ratio):
+                        found.append(
+                            f"{sitting.topology}: {row}, {UNITS[figure]}: {ratio:.2f} ({goal})"
+                        )
+    return found

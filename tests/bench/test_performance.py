@@ -1,0 +1,114 @@
+"""`ottla bench performance`: what is kept, and the page that is made of it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.bench.performance import Sitting, forms_of, groups_of, read_sittings
+from ottla.bench.performance_page import BEGIN, END, measured_part, missed, with_measured
+from ottla.bench.performance_plots import draw_all
+from ottla.bench.performance_rows import GOALS, ONE, ROWS, THREE
+from ottla.cli.main import run
+from ottla.model.errors import ConfigError
+
+MACHINE = {
+    "date": "2026-11-24",
+    "cpu": "A CPU",
+    "cores": 2,
+    "memory_gib": 24,
+    "kernel": "6.1",
+    "python": "3.11.7",
+    "kafka": "4.3.0",
+}
+
+
+def sitting(group: str = "requests", topology: str = ONE) -> Sitting:
+    made = Sitting(group=group, topology=topology, machine=MACHINE)
+    for ours, theirs in ((1_000.0, 500.0), (1_100.0, 510.0), (900.0, 400.0)):
+        made.add("Fetch", "ottla", {"requests_per_second": ours, "cpu_us_per_request": 30.0})
+        made.add("Fetch", "compiled", {"requests_per_second": 300.0, "cpu_us_per_request": 10.0})
+        made.add("Fetch", "kafka", {"requests_per_second": theirs, "cpu_us_per_request": 20.0})
+    return made
+
+
+def test_a_page_has_medians_spreads_and_ratios_with_met_goals_in_bold() -> None:
+    text = measured_part([sitting()], {})
+
+    assert "A CPU, 2 cores, 24 GiB" in text
+    rows = [line for line in text.splitlines() if line.startswith("| Fetch")]
+    assert rows == [
+        "| Fetch | requests/s | 1,000 (900–1,100) | **2.00** | 300 | 0.60 | 500 (400–510) | ≥ 1 |",
+        "| Fetch | CPU µs each | 30 | 1.50 | 10 | **0.50** | 20 | ≤ 1 |",
+    ]
+
+
+def test_rows_that_miss_their_goal_are_named() -> None:
+    assert missed([sitting()]) == ["one: Fetch, CPU µs each: 1.50 (≤ 1)"]
+    assert missed([sitting()], "compiled") == ["one: Fetch, requests/s: 0.60 (≥ 1)"]
+
+
+def test_only_what_stands_between_the_marks_is_replaced() -> None:
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert with_measured(page, "new") == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
+    with pytest.raises(ConfigError, match="without the lines"):
+        with_measured("a page", "new")
+
+
+def test_sittings_are_kept_and_read_again(tmp_path: Path) -> None:
+    sitting().keep(tmp_path)
+    sitting("admin", THREE).keep(tmp_path)
+    found = read_sittings(tmp_path)
+    assert [(one.group, one.topology) for one in found] == [("requests", ONE), ("admin", THREE)]
+    assert found[0].values["Fetch"]["cpu_us_per_request"]["kafka"] == [20.0] * 3
+    with pytest.raises(ConfigError, match="no measurement is kept"):
+        read_sittings(tmp_path / "other")
+
+
+def test_a_page_is_made_without_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"# Performance\n{BEGIN}\n{END}\n")
+    sitting().keep(tmp_path / "results")
+
+    assert run(["bench", "performance", f"--out={tmp_path / 'results'}", f"--page={page}"]) == 0
+
+    assert "performance-requests.svg" in page.read_text()
+    assert "1.50 (≤ 1)" in capsys.readouterr().out
+
+
+def test_the_same_values_make_the_same_picture(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    for directory in (first, second):
+        directory.mkdir()
+        assert draw_all([sitting()], directory) == {"requests": "performance-requests.svg"}
+    name = "performance-requests.svg"
+    assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_every_group_with_rows_has_goals() -> None:
+    assert {group for group, _ in ROWS} <= set(GOALS)
+
+
+def test_what_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has no 'speed'"):
+        groups_of("requests,speed")
+    for text in ("compiled", "ottla=/bin/sh", "compiled=/no/python"):
+        with pytest.raises(ConfigError, match="LABEL=PYTHON"):
+            forms_of([text])
+    assert forms_of([f"again={sys.executable}"]) == {"again": sys.executable}
+
+
+def test_without_jars_and_page_there_is_nothing_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", "performance", f"--out={tmp_path}"]) != 0
+    assert "or --page must be given" in capsys.readouterr().err
+
+
+def test_what_is_kept_is_json_that_people_can_read(tmp_path: Path) -> None:
+    sitting().keep(tmp_path)
+    kept = json.loads((tmp_path / "requests-one.json").read_text())
+    assert kept["machine"] == MACHINE
