@@ -53,6 +53,7 @@ SPEAKS_NO_TLS = (
     "it does not speak TLS there; security.protocol must be PLAINTEXT, or SASL_PLAINTEXT with a "
     "login"
 )
+HUNG_UP = "it hung up within the TLS handshake; " + SPEAKS_NO_TLS
 REFUSALS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it asks for a client's certificate; set "
     "ssl.keystore.location to a PEM file with certificate and key",
@@ -178,7 +179,7 @@ TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)
 class TlsStream:
     """An encrypted stream; satisfies the seam `ByteStream`."""
 
-    __slots__ = ("_host", "_lock", "_received", "_sent", "_stream", "_tls")
+    __slots__ = ("_host", "_is_torn", "_lock", "_received", "_sent", "_stream", "_tls")
 
     def __init__(self, stream: ByteStream, context: ssl.SSLContext, host: str) -> None:
         self._stream = stream
@@ -186,30 +187,37 @@ class TlsStream:
         self._received = ssl.MemoryBIO()
         self._sent = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._sent, server_hostname=host)
+        self._is_torn = False
         # Records leave in the order in which they were made.
         self._lock = trio.Lock()
 
     async def shake_hands(self) -> None:
         """Come to terms with the server; TlsError where that fails."""
-        while True:
-            try:
-                self._tls.do_handshake()
-            except ssl.SSLWantReadError:
-                await self._pass_on()
+        try:
+            while not await self._step_of_handshake():
                 if not await self._take_in():
-                    raise TlsError(
-                        "it hung up within the TLS handshake; " + SPEAKS_NO_TLS
-                    ) from None
-            except ssl.SSLError as error:
-                # The server's log is to say why, too.
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-                    await self._pass_on()
-                raise TlsError(sentence_of(error, self._host)) from error
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                raise TlsError("it hung up within the TLS handshake; " + SPEAKS_NO_TLS) from None
-            else:
+                    raise TlsError(HUNG_UP)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise TlsError(HUNG_UP) from None
+
+    async def _step_of_handshake(self) -> bool:
+        """Say what is to be said next; return whether that was the last."""
+        is_over = False
+        try:
+            self._tls.do_handshake()
+            is_over = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            # The server's log is to say why, too.
+            with (
+                trio.CancelScope(shield=True, deadline=trio.current_time() + 1),
+                suppress(trio.BrokenResourceError, trio.ClosedResourceError),
+            ):
                 await self._pass_on()
-                return
+            raise TlsError(sentence_of(error, self._host)) from error
+        await self._pass_on()
+        return is_over
 
     async def send_all(self, data: bytes | bytearray | memoryview, /) -> None:
         """Send all of it."""
@@ -223,7 +231,7 @@ class TlsStream:
                         done += self._tls.write(part[done : done + RECORD_BYTES])
                     except ssl.SSLError as error:
                         raise TlsError(sentence_of(error, self._host)) from error
-                await self._stream.send_all(self._sent.read())
+                await self._send_records()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
         """Return what has come, waiting for at least one byte; empty when the peer has ended."""
@@ -253,9 +261,10 @@ class TlsStream:
         """Close; what was sent still arrives."""
         # Our goodbye is said, the peer's is not waited for.
         with suppress(ssl.SSLError, ValueError):
-            self._tls.unwrap()
+            if not self._is_torn:
+                self._tls.unwrap()
         try:
-            if self._sent.pending and not self._lock.locked():
+            if self._sent.pending and not self._is_torn and not self._lock.locked():
                 with trio.move_on_after(GOODBYE_S), suppress(*GONE):
                     await self._stream.send_all(self._sent.read())
         finally:
@@ -294,4 +303,14 @@ class TlsStream:
         """Send what TLS itself has to say."""
         async with self._lock:
             if self._sent.pending:
-                await self._stream.send_all(self._sent.read())
+                await self._send_records()
+
+    async def _send_records(self) -> None:
+        """Send the records that are made; the lock is held."""
+        if self._is_torn:
+            raise trio.BrokenResourceError("a send was cut short; records no longer fit together")
+        # Cancelled or broken, a record is lost, or is sent in part: the server would take the next
+        # one for a forgery.
+        self._is_torn = True
+        await self._stream.send_all(self._sent.read())
+        self._is_torn = False
