@@ -10,10 +10,11 @@ FOR ?= 60m
 STORE ?= store
 MIN_OPS ?= 200
 JEPSEN_FOR ?= 30s
+JEPSEN ?=
 COMPILED = build/compiled
 
-.PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions bench bench-gate \
-  wheel compiled-environment test-compiled bench-gate-compiled
+.PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions jepsen-secure bench \
+  bench-gate wheel compiled-environment test-compiled bench-gate-compiled
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -40,15 +41,19 @@ soak:
 jepsen: jepsen-kill jepsen-partition jepsen-transactions
 jepsen-kill:
 	$(PYTHON) -m ottla.cli jepsen run --workload queue,compacted,offsets,list-offsets --nemesis kill \
-	  --for $(JEPSEN_FOR) --min-ops $(MIN_OPS) --store $(STORE)
+	  --for $(JEPSEN_FOR) --min-ops $(MIN_OPS) --store $(STORE) $(JEPSEN)
 jepsen-partition:
 	$(PYTHON) -m ottla.cli jepsen run --workload metadata,group,producer-ids --nemesis partition \
-	  --for $(JEPSEN_FOR) --min-ops $(MIN_OPS) --store $(STORE)
+	  --for $(JEPSEN_FOR) --min-ops $(MIN_OPS) --store $(STORE) $(JEPSEN)
+
+# The same three with TLS, certificates between nodes, logins and ACLs: `make jepsen JEPSEN=--secure`.
+jepsen-secure:
+	$(MAKE) jepsen JEPSEN=--secure
 
 # Transactions are some ten requests each: what is enough load for others is not for them.
 jepsen-transactions:
 	$(PYTHON) -m ottla.cli jepsen run --workload transactions --nemesis kill,partition-one,pause \
-	  --for $(JEPSEN_FOR) --min-ops 5 --store $(STORE)
+	  --for $(JEPSEN_FOR) --min-ops 5 --store $(STORE) $(JEPSEN)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.cli.cluster.cluster_file import properties_of
-from ottla.cli.security.certificate_authority import CertificateAuthority
+from ottla.node.certificate_authority_driver import CertificateAuthority
 from tests.cluster.conftest import Processes
 
 

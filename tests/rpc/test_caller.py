@@ -1,7 +1,7 @@
 import pytest
 
-from ottla.cli.security.certificate_authority import CertificateAuthority
 from ottla.model.ids import NodeId
+from ottla.node.certificate_authority_driver import CertificateAuthority
 from ottla.rpc.caller import ANONYMOUS, CERTIFICATE, Caller, caller_of, host_of
 
 AUTHORITY = CertificateAuthority.make("otters")

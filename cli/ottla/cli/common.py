@@ -24,8 +24,6 @@ BOOTSTRAP_DEFAULT = "localhost:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 PROFILE_VARIABLE = "OTTLA_PROFILE"
 CLUSTER_FILE = "cluster.json"
-CLIENT_FILE = "client.properties"
-"""Settings for clients of a secure local cluster."""
 NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id": str}
 """What a node of a cluster's file may have."""
 
@@ -141,6 +139,8 @@ def _client_file_of(arguments: argparse.Namespace) -> Path | None:
     """Return the settings of clients of the local cluster that is meant, if it is a secure one."""
     if arguments.bootstrap_server or (arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE)):
         return None
+    from ottla.model.settings.client_security import CLIENT_FILE
+
     path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLIENT_FILE
     return path if path.exists() else None
 

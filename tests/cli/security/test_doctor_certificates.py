@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.security.certificate_authority import CertificateAuthority
 from ottla.cli.security.certificate_findings import FAILED, OK, WARNING, is_fit
 from ottla.cli.security.doctor_certificates import look_at_file
 from ottla.model.errors import ConfigError
+from ottla.node.certificate_authority_driver import CertificateAuthority
 
 CA = CertificateAuthority.make("otters")
 

@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 import trio
 
+from ottla.client.admin import open_admin
+from ottla.client.network.login import LOGIN
+from ottla.jepsen.clients.confluent import admin_module, settings
 from ottla.jepsen.processes.abilities import Abilities, Ability
 from ottla.jepsen.processes.cluster import ProcessCluster, open_cluster
 from ottla.jepsen.processes.cluster_claim import pids_of
 from ottla.jepsen.processes.cluster_view import View, ViewedPartition, ViewedQuorum, why_not_full
 from ottla.jepsen.processes.nodes import NodeError, ProcessState
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.node.secure_cluster_driver import cluster_action
 
 SMALL_TIMEOUT_S = 30.0
 
@@ -72,6 +77,36 @@ async def test_a_node_that_cannot_start_says_why(tmp_path: Path, need: Callable[
     with pytest.raises(NodeError, match=r"log\.flush\.interval\.messages"):
         async with open_cluster(tmp_path, controllers=1, brokers=1, settings=settings):
             raise AssertionError("it started")
+
+
+@pytest.mark.cluster
+async def test_a_secure_cluster_works_for_who_logs_in_and_has_entries_alone(
+    tmp_path: Path, abilities: Abilities
+) -> None:
+    """The harness and both libraries are an ordinary user there; brokers have an entry alone."""
+    async with open_cluster(
+        tmp_path, controllers=1, brokers=2, secure=True, abilities=abilities
+    ) as cluster:
+        assert cluster.security is not None
+        assert await cluster.active_controller() is cluster.nodes["c1"]
+        known = {**cluster.security.client, "bootstrap.servers": cluster.bootstrap}
+        assert settings(cluster.bootstrap).items() >= known.items()
+        async with open_admin(cluster.bootstrap) as admin:
+            await admin.create_topic("t", partition_count=2, replication_factor=2)
+            with pytest.raises(RefusedError) as refused:
+                await admin.create_acls([cluster_action("User:load")])
+            assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        found = await trio.to_thread.run_sync(
+            lambda: admin_module().AdminClient(settings(cluster.bootstrap)).list_topics(timeout=30)
+        )
+        assert "t" in found.topics
+        cluster.security.renew()
+        await cluster.kill("b1")
+        await cluster.start("b1")
+        await cluster.wait_healthy()
+        token = LOGIN.set(None)
+        assert await cluster.views() == {}
+        LOGIN.reset(token)
 
 
 FULL = ViewedPartition(1, (1, 2), (2, 1))

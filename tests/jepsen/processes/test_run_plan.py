@@ -29,6 +29,7 @@ PLANS = [
         faults_min=0,
     ),
     RunPlan(workloads=("queue",), bootstrap="broker:9092"),
+    RunPlan(workloads=("queue",), secure=True),
 ]
 
 
@@ -63,6 +64,7 @@ def test_it_is_read_as_it_was_written(plan: RunPlan) -> None:
         ({"threads": 1}, "--threads"),
         ({"bootstrap": "b:1", "nemeses": ("kill",)}, "hurts clusters of its own only"),
         ({"bootstrap": "b:1", "planted": "duplicates-appended"}, "--planted"),
+        ({"bootstrap": "b:1", "secure": True}, "--secure"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -88,3 +90,9 @@ def test_a_planted_run_is_kept_apart() -> None:
     plan = RunPlan(workloads=("queue",), nemeses=("kill", "pause"), planted="anybody-elected")
 
     assert plan.test_of("queue") == "queue-kill+pause-planted-anybody-elected"
+
+
+def test_a_secure_run_is_kept_apart() -> None:
+    plan = RunPlan(workloads=("queue",), nemeses=("kill",), secure=True)
+
+    assert plan.test_of("queue") == "queue-kill-secure"

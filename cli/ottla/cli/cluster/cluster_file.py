@@ -21,7 +21,7 @@ from ottla.node.local_nodes_driver import free_port, free_ports
 from ottla.storage.meta_properties import uuid_to_text
 
 if TYPE_CHECKING:
-    from ottla.cli.security.secure_cluster import SecureCluster
+    from ottla.node.secure_cluster_driver import SecureCluster
 
 FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
@@ -234,7 +234,7 @@ def make_plan(
 def _opened(directory: Path) -> "SecureCluster":
     """Return the certificates and users of a directory; ConfigError without what makes them."""
     try:
-        from ottla.cli.security.secure_cluster import open_secure_cluster
+        from ottla.node.secure_cluster_driver import open_secure_cluster
     except ImportError:
         hint = install_hint("secure")
         raise ConfigError(
@@ -249,7 +249,7 @@ def _make_secure(plan: ClusterPlan) -> None:
         return
     nodes = [("controller", node.id) for node in plan.controllers]
     nodes += [("broker", node.id) for node in plan.brokers]
-    plan.secure.issue(plan.host, nodes)
+    plan.secure.issue([plan.host], nodes)
     plan.secure.write_client_files(plan.bootstrap)
 
 

@@ -521,12 +521,12 @@ _ottla_row() {
       argument='' ;;
     'jepsen run')
       verbs=''
-      options='-h --help --workload --nemesis --bootstrap-server --bootstrap --planted --for --clients --seed --interval --threads --controllers --brokers --flush --plain --min-ops --min-faults --store --format'
+      options='-h --help --workload --nemesis --bootstrap-server --bootstrap --planted --for --clients --seed --interval --threads --controllers --brokers --flush --plain --secure --min-ops --min-faults --store --format'
       values='--workload= --nemesis= --bootstrap-server= --bootstrap= --planted= --for= --clients= --seed= --interval= --threads= --controllers= --brokers= --min-ops= --min-faults= --store=@dir --format=table|json'
       argument='' ;;
     'jepsen run-all')
       verbs=''
-      options='-h --help --workloads --nemeses --together --again --for --clients --seed --interval --threads --controllers --brokers --flush --plain --min-ops --min-faults --store --format'
+      options='-h --help --workloads --nemeses --together --again --for --clients --seed --interval --threads --controllers --brokers --flush --plain --secure --min-ops --min-faults --store --format'
       values='--workloads= --nemeses= --together= --for= --clients= --seed= --interval= --threads= --controllers= --brokers= --min-ops= --min-faults= --store=@dir --format=table|json'
       argument='' ;;
     'jepsen bugs')

@@ -522,12 +522,12 @@ _ottla_row() {
       ottla_argument='' ;;
     'jepsen run')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--workload' '--nemesis' '--bootstrap-server' '--bootstrap' '--planted' '--for' '--clients' '--seed' '--interval' '--threads' '--controllers' '--brokers' '--flush' '--plain' '--min-ops' '--min-faults' '--store' '--format')
+      ottla_options=('-h' '--help' '--workload' '--nemesis' '--bootstrap-server' '--bootstrap' '--planted' '--for' '--clients' '--seed' '--interval' '--threads' '--controllers' '--brokers' '--flush' '--plain' '--secure' '--min-ops' '--min-faults' '--store' '--format')
       ottla_values=('--workload=' '--nemesis=' '--bootstrap-server=' '--bootstrap=' '--planted=' '--for=' '--clients=' '--seed=' '--interval=' '--threads=' '--controllers=' '--brokers=' '--min-ops=' '--min-faults=' '--store=@dir' '--format=table|json')
       ottla_argument='' ;;
     'jepsen run-all')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--workloads' '--nemeses' '--together' '--again' '--for' '--clients' '--seed' '--interval' '--threads' '--controllers' '--brokers' '--flush' '--plain' '--min-ops' '--min-faults' '--store' '--format')
+      ottla_options=('-h' '--help' '--workloads' '--nemeses' '--together' '--again' '--for' '--clients' '--seed' '--interval' '--threads' '--controllers' '--brokers' '--flush' '--plain' '--secure' '--min-ops' '--min-faults' '--store' '--format')
       ottla_values=('--workloads=' '--nemeses=' '--together=' '--for=' '--clients=' '--seed=' '--interval=' '--threads=' '--controllers=' '--brokers=' '--min-ops=' '--min-faults=' '--store=@dir' '--format=table|json')
       ottla_argument='' ;;
     'jepsen bugs')

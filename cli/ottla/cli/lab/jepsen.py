@@ -118,6 +118,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="use loopback and proxies instead of network namespaces, as without root",
     )
     parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="have nodes and clients show who they are, over TLS, and ACLs decide",
+    )
+    parser.add_argument(
         "--min-ops",
         type=float,
         default=run_plan.OPS_PER_S_MIN_DEFAULT,

@@ -31,6 +31,7 @@ def plan_of(
         brokers=arguments.brokers,
         flush=arguments.flush,
         plain=arguments.plain,
+        secure=arguments.secure,
         bootstrap=getattr(arguments, "bootstrap_server", None),
         planted=getattr(arguments, "planted", None),
         ops_per_s_min=arguments.min_ops,

@@ -7,6 +7,4 @@ doctor_certificates.py    `ottla doctor certificates`
 certificate_findings.py   judges them (pure)
 doctor_listeners.py       `ottla doctor listeners`
 listener_findings.py      judges what they let in (pure)
-secure_cluster.py         `ottla up --secure`: certificates, users and settings of a local cluster
-certificate_authority.py  issues certificates under a root of one's own
 """

@@ -2,6 +2,7 @@
 
 completions.py      what is certain, and what nobody knows
 renewable.py        things that crash and are opened again
+login.py            how all of them log in to a secure cluster
 topics.py           making a workload's topics, and taking them away
 
 own.py              a load client of our own client

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import trio
 
 from ottla.jepsen.clients.completions import DEADLINE_S, PAUSE_S, READS, unknown
+from ottla.jepsen.clients.login import CONFLUENT_LOGIN
 from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.load import CONFLUENT, Completion, LoadPlan, Note, Op
 from ottla.model.errors import ConfigError
@@ -70,6 +71,7 @@ def settings(bootstrap: str, **more: Json) -> dict[str, Json]:
     """Return librdkafka's settings; names with `__` for each dot."""
     return {
         **COMMON,
+        **CONFLUENT_LOGIN.get(),
         "bootstrap.servers": bootstrap,
         **{name.replace("__", "."): value for name, value in more.items()},
     }

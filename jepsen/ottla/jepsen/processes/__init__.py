@@ -4,6 +4,7 @@ run_plan.py        what a run is to do, and the command that does it again
 run_driver.py      one run, phase by phase
 run_track.py       one workload of it: threads, history, folder
 run_load.py        the threads
+cluster_security.py  certificates, users and entries of a secure cluster
 run_faults.py      the nemesis: one fault after the other
 run_nemeses.py     which faults there are, and which this machine can do
 run_evidence.py    what the nodes left behind: errors, and data that must be sound

@@ -10,14 +10,21 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.jepsen.clients.login import logged_in
 from ottla.jepsen.processes.abilities import Abilities, Ability, probe
 from ottla.jepsen.processes.clocks import Clocks, compile_shim
 from ottla.jepsen.processes.cluster_atlas import Atlas
 from ottla.jepsen.processes.cluster_claim import RUN_VARIABLE, MachineClaim, claimed
-from ottla.jepsen.processes.cluster_files import format_controllers, settings_of, write_properties
+from ottla.jepsen.processes.cluster_files import (
+    NOT_SECURE,
+    format_controllers,
+    settings_of,
+    write_properties,
+)
 from ottla.jepsen.processes.cluster_view import (
     NoAnswerError,
     View,
@@ -27,7 +34,7 @@ from ottla.jepsen.processes.cluster_view import (
     why_not_full,
 )
 from ottla.jepsen.processes.disks import ImageDisk, NodeDisk, PlainDisk
-from ottla.jepsen.processes.network import Network, NetworkFaults
+from ottla.jepsen.processes.network import Network, NetworkFaults, Seat
 from ottla.jepsen.processes.network_namespaces import open_namespaces
 from ottla.jepsen.processes.network_proxies import open_proxies
 from ottla.jepsen.processes.nodes import (
@@ -38,7 +45,11 @@ from ottla.jepsen.processes.nodes import (
     ProcessNode,
     ProcessState,
 )
-from ottla.model.errors import only_error
+from ottla.model.errors import ConfigError, only_error
+from ottla.model.install_hint import install_hint
+
+if TYPE_CHECKING:
+    from ottla.jepsen.processes.cluster_security import ClusterSecurity
 
 FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
@@ -62,8 +73,11 @@ class ProcessCluster:
         clocks: Clocks,
         *,
         flush: bool,
+        security: "ClusterSecurity | None" = None,
     ) -> None:
         self.nodes = nodes
+        self.security = security
+        """Its certificates and users, where it asks who everyone is."""
         self.network = NetworkFaults(network)
         self.abilities = abilities
         self.clocks = clocks
@@ -233,6 +247,7 @@ class _Site:
     clocks: Clocks
     settings: Mapping[str, str]
     planted: str | None
+    security: "ClusterSecurity | None"
     nursery: trio.Nursery
 
     def node(self, name: str, disk: NodeDisk) -> ProcessNode:
@@ -252,6 +267,7 @@ class _Site:
                 if _identity(one)[0] is NodeRole.CONTROLLER
             },
             settings=self.settings,
+            security=self.security.settings_of(role, id_) if self.security else NOT_SECURE,
         )
         environment = {
             **os.environ,
@@ -281,10 +297,12 @@ async def open_cluster(
     settings: Mapping[str, str] | None = None,
     planted: str | None = None,
     flush: bool = False,
+    secure: bool = False,
     abilities: Abilities | None = None,
 ) -> AsyncIterator[ProcessCluster]:
     """Start a new cluster in a directory; yield it when it is healthy; leave nothing behind.
 
+    In the block of a `secure` one every client logs in as the user of the workloads.
     `planted` names a bug that the nodes shall have; `flush` has brokers flush before they answer;
     `abilities` (None: all the machine has) bounds what is used of the machine.
     """
@@ -300,11 +318,16 @@ async def open_cluster(
             network = await stack.enter_async_context(_open_network(claim, names, abilities))
             disks = await _open_disks(directory, names, abilities)
             clocks = await _open_clocks(directory, names, abilities)
+            security = _make_secure(directory, network) if secure else None
+            if security is not None:
+                stack.enter_context(logged_in(security.client))
             nursery = await stack.enter_async_context(trio.open_nursery())
-            site = _Site(directory, claim, network, clocks, shared, planted, nursery)
+            site = _Site(directory, claim, network, clocks, shared, planted, security, nursery)
             nodes = {name: site.node(name, disk) for name, disk in disks.items()}
             network.find_pid = lambda name: nodes[name].pid
-            cluster = ProcessCluster(nodes, network, abilities, clocks, flush=flush)
+            cluster = ProcessCluster(
+                nodes, network, abilities, clocks, flush=flush, security=security
+            )
             async with _at_work(cluster):
                 nursery.start_soon(cluster.watch)
                 try:
@@ -319,7 +342,10 @@ async def open_cluster(
 @asynccontextmanager
 async def _at_work(cluster: ProcessCluster) -> AsyncIterator[None]:
     """Format the quorum and start all nodes; kill what is left of them at the end."""
-    await format_controllers((node.id, node.seat, node.disk.data) for node in cluster.controllers)
+    await format_controllers(
+        ((node.id, node.seat, node.disk.data) for node in cluster.controllers),
+        cluster.security.first_records() if cluster.security else (),
+    )
     try:
         await cluster.start()
         await cluster.wait_healthy()
@@ -327,6 +353,20 @@ async def _at_work(cluster: ProcessCluster) -> AsyncIterator[None]:
     finally:
         with trio.CancelScope(shield=True):
             await cluster.kill(*cluster.nodes)
+
+
+def _make_secure(directory: Path, network: Network) -> "ClusterSecurity":
+    try:
+        from ottla.jepsen.processes.cluster_security import ClusterSecurity
+    except ImportError:
+        hint = install_hint("secure")
+        raise ConfigError(
+            "--secure", f"needs cryptography, which is not installed; install it with: {hint}"
+        ) from None
+    seats: dict[tuple[str, int], Seat] = {
+        _identity(name): seat for name, seat in network.seats.items()
+    }
+    return ClusterSecurity(directory, seats)
 
 
 def _identity(name: str) -> tuple[NodeRole, int]:

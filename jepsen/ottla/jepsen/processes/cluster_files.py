@@ -3,10 +3,12 @@
 Settings are Kafka's; what is not set here or by the caller has its default.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from ottla.jepsen.processes.network import Seat
+from ottla.metadata.records import Record
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_address
 from ottla.node.clock_driver import RealRng
@@ -16,6 +18,7 @@ from ottla.storage.disk import RealDisk
 from ottla.storage.meta_properties import uuid_to_text
 
 BROKER_LISTENER = "PLAINTEXT"
+NOT_SECURE: Mapping[str, str] = MappingProxyType({})
 
 SETTINGS = {
     # A fault lasts about 10 s: a broker that is gone must be noticed well within that time.
@@ -68,8 +71,9 @@ def write_properties(
     data: Path,
     voters: Mapping[int, Seat],
     settings: Mapping[str, str],
+    security: Mapping[str, str] = NOT_SECURE,
 ) -> None:
-    """Write one node's .properties file."""
+    """Write one node's .properties file; only its owner may read it."""
     own = {
         "process.roles": role,
         "node.id": str(id_),
@@ -84,11 +88,14 @@ def write_properties(
         own["listeners"] = f"{BROKER_LISTENER}://{seat.binds}"
         own["advertised.listeners"] = f"{BROKER_LISTENER}://{seat.advertised}"
         own["log.dirs"] = str(data)
-    lines = [f"{key}={value}\n" for key, value in {**own, **settings}.items()]
+    lines = [f"{key}={value}\n" for key, value in {**own, **security, **settings}.items()]
+    path.touch(mode=0o600)
     path.write_text("".join(lines))
 
 
-async def format_controllers(controllers: Iterable[tuple[int, Seat, Path]]) -> str:
+async def format_controllers(
+    controllers: Iterable[tuple[int, Seat, Path]], first_records: Sequence[Record] = ()
+) -> str:
     """Format the directories of a new quorum: (id, seat, directory) each; return the cluster id."""
     rng = RealRng()
     cluster_id = uuid_to_text(rng.uuid())
@@ -108,5 +115,6 @@ async def format_controllers(controllers: Iterable[tuple[int, Seat, Path]]) -> s
                 node_id=voter.id,
                 metadata_log_dir=directory,
                 initial_voters=VoterSet(tuple(voters)),
+                first_records=first_records,
             )
     return cluster_id

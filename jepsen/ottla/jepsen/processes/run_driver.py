@@ -194,6 +194,7 @@ class Run:
                 "concurrency": plan.threads,
                 "command": plan.command(),
                 "planted": plan.planted,
+                "secure": plan.secure,
                 "bootstrap": plan.bootstrap,
                 "skipped": self.course.skipped,
                 "checkers": list(track.workload.checkers),
@@ -229,10 +230,13 @@ class Run:
             settings=SETTINGS,
             planted=plan.planted,
             flush=plan.flush,
+            secure=plan.secure,
             abilities=NOTHING if plan.plain else None,
         )
         async with opening as cluster:
             say_abilities(cluster, self._say)
+            if plan.secure:
+                self._say("secure: TLS and certificates of nodes, SCRAM over TLS, ACLs decide")
             yield cluster.bootstrap, cluster
 
     async def _hurt(self, nemeses: Sequence[Nemesis]) -> None:

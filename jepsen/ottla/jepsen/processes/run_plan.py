@@ -53,6 +53,8 @@ class RunPlan:
     """Whether brokers flush every message (`flush.messages=1`)."""
     plain: bool = False
     """Whether to do without all that only root may: as on a machine that is somebody else's."""
+    secure: bool = False
+    """Whether nodes and clients show who they are, over TLS, and entries decide."""
     bootstrap: str | None = None
     """A cluster that runs already: load and checks only, no faults."""
     planted: str | None = None
@@ -81,6 +83,8 @@ class RunPlan:
             raise ConfigError(
                 "--nemesis", "hurts clusters of its own only; with --bootstrap leave it out"
             )
+        if self.bootstrap is not None and self.secure:
+            raise ConfigError("--secure", "needs nodes of its own; leave --bootstrap out")
         if self.bootstrap is not None and self.planted is not None:
             raise ConfigError("--planted", "needs nodes of its own; leave --bootstrap out")
 
@@ -106,7 +110,12 @@ class RunPlan:
     def test_of(self, workload: str) -> str:
         """Return the name of the folder that holds this test's runs."""
         return "-".join(
-            [workload, self.nemesis, *(["planted", self.planted] if self.planted else [])]
+            [
+                workload,
+                self.nemesis,
+                *(["secure"] if self.secure else []),
+                *(["planted", self.planted] if self.planted else []),
+            ]
         )
 
     def client_of(self, thread: int) -> str:
@@ -133,6 +142,7 @@ class RunPlan:
                 words += [option, value]
         words += ["--flush"] if self.flush else []
         words += ["--plain"] if self.plain else []
+        words += ["--secure"] if self.secure else []
         return shlex.join(words)
 
     def to_json(self) -> dict[str, Any]:

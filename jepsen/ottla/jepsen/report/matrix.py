@@ -53,7 +53,8 @@ def matrix_page(runs: Sequence[StoredRun]) -> str:
     planted: dict[str, StoredRun] = {}
     for run in ordered:
         if run.files.planted is None:
-            cells.setdefault((run.files.nemesis, run.files.workload), []).append(run)
+            faults = f"{run.files.nemesis}{', secure' if run.files.is_secure else ''}"
+            cells.setdefault((faults, run.files.workload), []).append(run)
         else:
             planted.setdefault(run.files.planted, run)
     latest = [those[0] for those in cells.values()]

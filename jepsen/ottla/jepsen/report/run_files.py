@@ -54,11 +54,17 @@ class RunFiles:
         return str(planted) if planted else None
 
     @property
+    def is_secure(self) -> bool:
+        """Whether nodes and clients showed who they are, over TLS, and ACLs decided."""
+        return bool(self.test.get("secure"))
+
+    @property
     def title(self) -> str:
         """The run's name in headings."""
         under = "without faults" if self.nemesis == "none" else f"under {self.nemesis}"
         planted = f" (planted: {self.planted})" if self.planted else ""
-        return f"{self.workload} {under}{planted}"
+        secure = ", secure" if self.is_secure else ""
+        return f"{self.workload} {under}{secure}{planted}"
 
     @property
     def command(self) -> str:

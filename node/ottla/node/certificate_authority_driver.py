@@ -19,11 +19,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ottla.rpc.caller import NODE_URI
 
 CA_DAYS = 3_650
-CERTIFICATE_DAYS = 825
-"""Longer is refused by some clients (macOS)."""
+CERTIFICATE_DAYS = 824
+"""More than 825 are refused by some clients (macOS), and one is behind each when it is issued."""
 
-BACKDATED = timedelta(minutes=5)
-"""So that machines whose clocks are a little behind trust a new certificate."""
+BACKDATED = timedelta(days=1)
+"""So that machines whose clocks are behind, as drills set them, trust a new certificate."""
 
 CA_FILE, CA_KEY_FILE = "ca.pem", "ca-key.pem"
 PRIVATE_MODE = 0o600
@@ -135,14 +135,14 @@ def _builder(
     valid_for: timedelta,
     valid_from: datetime | None = None,
 ) -> x509.CertificateBuilder:
-    begins = (valid_from or datetime.now(UTC)) - BACKDATED
+    begins = valid_from or datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
+        .not_valid_before(begins - BACKDATED)
         .not_valid_after(begins + valid_for)
     )
 

@@ -1,26 +1,36 @@
-"""A local cluster that asks who everyone is: `ottla up --secure`.
+"""A local cluster that asks who everyone is: `ottla up --secure`, `ottla jepsen run --secure`.
 
 Nodes know each other by certificates of the cluster's own authority (gRPC), clients and brokers log
-in by SCRAM over TLS, and ACLs decide; the user `admin` may do everything.  All of it lies in
+in by SCRAM over TLS, and ACLs decide; the user `admin` may do everything, or, where brokers are no
+super users, the users what the entries say that the cluster begins with.  All of it lies in
 `DIR/security`, readable by its owner alone, with settings for clients in `DIR/client.properties`
 (librdkafka's keys, which our commands read too) and `DIR/client-java.properties`.
 """
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ottla.cli.common import CLIENT_FILE
-from ottla.cli.security.certificate_authority import (
+from ottla.metadata.records import Record, acl_record, scram_credential_record
+from ottla.model.acls import (
+    CLUSTER_NAME,
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.errors import ConfigError
+from ottla.model.scram import SCRAM_SHA_512, ScramCredential
+from ottla.model.settings.client_security import CLIENT_FILE
+from ottla.node.certificate_authority_driver import (
     CA_FILE,
     CertificateAuthority,
     write_private,
 )
-from ottla.metadata.records import Record, scram_credential_record
-from ottla.model.errors import ConfigError
-from ottla.model.scram import SCRAM_SHA_512, ScramCredential
 
 LISTENER = "SASL_SSL"
 CONTROLLER_LISTENER = "CONTROLLER"
@@ -48,6 +58,10 @@ class SecureCluster:
     """That of the cluster."""
     passwords: Mapping[str, str]
     """By user."""
+    entries: Sequence[AclEntry] = ()
+    """ACLs that it begins with."""
+    are_brokers_super: bool = True
+    """Whether brokers may do everything; else they have one entry each, for ClusterAction."""
 
     @property
     def trusted(self) -> Path:
@@ -78,8 +92,9 @@ class SecureCluster:
 
     def super_users(self) -> list[str]:
         """Return who may do everything: the admin, and the nodes as they show themselves."""
-        nodes = sorted(path.stem for path in self._security.glob("*-[0-9]*.pem"))
-        return [f"User:{user}" for user in USERS] + [f"User:CN={node}" for node in nodes]
+        users = [ADMIN, BROKER] if self.are_brokers_super else [ADMIN]
+        nodes = [node for node in self._nodes() if self.are_brokers_super or _is_controller(node)]
+        return [f"User:{user}" for user in users] + [f"User:CN={node}" for node in nodes]
 
     def broker_settings(self, node_id: int, address: str) -> dict[str, str]:
         """Return what makes a broker of this cluster ask for logins."""
@@ -96,8 +111,8 @@ class SecureCluster:
         }
 
     def first_records(self) -> list[Record]:
-        """Return the records of the users that exist from the start."""
-        return [
+        """Return the records of the users and entries that exist from the start."""
+        users = [
             scram_credential_record(
                 user,
                 SCRAM_SHA_512.number,
@@ -108,37 +123,50 @@ class SecureCluster:
                     ITERATIONS,
                 ),
             )
-            for user in USERS
+            for user in self.passwords
         ]
+        entries = [*self.entries]
+        if not self.are_brokers_super:
+            brokers = [f"CN={node}" for node in self._nodes() if not _is_controller(node)]
+            entries += [cluster_action(f"User:{name}") for name in (BROKER, *brokers)]
+        return [*users, *(acl_record(uuid.uuid4(), entry) for entry in entries)]
 
-    def issue(self, host: str, nodes: Sequence[tuple[str, int]]) -> None:
-        """Issue the certificates that nodes, (role, id) each, do not have yet."""
+    def issue(
+        self, hosts: Iterable[str], nodes: Sequence[tuple[str, int]], *, is_renewal: bool = False
+    ) -> None:
+        """Issue certificates to the nodes, (role, id) each, that have none; a renewal: to all.
+
+        They hold for the hosts and this machine's own names.
+        """
         authority = CertificateAuthority.opened(self._security, "Ottla local cluster")
-        hosts = dict.fromkeys((host, "localhost", "127.0.0.1", "::1"))
+        names = (*hosts, "localhost", "127.0.0.1", "::1")
         for role, node_id in nodes:
             path = self._certificate_of(role, node_id)
-            if not path.exists():
-                authority.issue(f"{role}-{node_id}", hosts, node_id=node_id).write(path)
+            if is_renewal or not path.exists():
+                authority.issue(f"{role}-{node_id}", names, node_id=node_id).write(path)
 
     def write_private(self, path: Path, text: str) -> None:
         """Write a file that its owner alone may read."""
         write_private(path, text)
 
-    def write_client_files(self, bootstrap: str) -> None:
-        """Write the settings of clients."""
-        password = self.passwords[ADMIN]
-        shared = {"bootstrap.servers": bootstrap, "security.protocol": LISTENER}
-        librdkafka = {
-            **shared,
+    def client(self, user: str) -> dict[str, str]:
+        """Return how a user logs in, by librdkafka's keys, which our clients read too."""
+        return {
+            "security.protocol": LISTENER,
             "sasl.mechanisms": MECHANISM,
-            "sasl.username": ADMIN,
-            "sasl.password": password,
+            "sasl.username": user,
+            "sasl.password": self.passwords[user],
             "ssl.ca.location": str(self.trusted.resolve()),
         }
+
+    def write_client_files(self, bootstrap: str) -> None:
+        """Write the settings of clients."""
+        librdkafka = {"bootstrap.servers": bootstrap, **self.client(ADMIN)}
         java = {
-            **shared,
+            "bootstrap.servers": bootstrap,
+            "security.protocol": LISTENER,
             "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": _jaas(ADMIN, password),
+            "sasl.jaas.config": _jaas(ADMIN, self.passwords[ADMIN]),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.trusted.resolve()),
         }
@@ -154,23 +182,65 @@ class SecureCluster:
             "super.users": ";".join(self.super_users()),
         }
 
+    def _nodes(self) -> list[str]:
+        return sorted(path.stem for path in self._security.glob("*-[0-9]*.pem"))
+
     def _certificate_of(self, role: str, node_id: int) -> Path:
         return self._security / f"{role}-{node_id}.pem"
 
 
-def open_secure_cluster(directory: Path) -> SecureCluster:
+def allow(
+    principal: str,
+    type_: ResourceType,
+    *operations: AclOperation,
+    name: str = "*",
+) -> list[AclEntry]:
+    """Return entries that allow operations on a resource; without a name, on all of its type."""
+    return [
+        AclEntry(
+            resource_type=type_,
+            resource_name=name,
+            pattern_type=PatternType.LITERAL,
+            principal=principal,
+            host="*",
+            operation=operation,
+            permission=AclPermission.ALLOW,
+        )
+        for operation in operations
+    ]
+
+
+def cluster_action(principal: str) -> AclEntry:
+    """Return the entry by which a broker may do its work, and nothing else."""
+    (entry,) = allow(
+        principal, ResourceType.CLUSTER, AclOperation.CLUSTER_ACTION, name=CLUSTER_NAME
+    )
+    return entry
+
+
+def open_secure_cluster(
+    directory: Path,
+    *,
+    users: Sequence[str] = USERS,
+    entries: Sequence[AclEntry] = (),
+    are_brokers_super: bool = True,
+) -> SecureCluster:
     """Return the users of a directory's cluster, made when there are none yet."""
     path = directory / "security" / USERS_FILE
     if not path.exists():
-        passwords = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in USERS}
+        passwords = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in users}
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(path, json.dumps(passwords, indent=2) + "\n")
     try:
         found = json.loads(path.read_text())
-        passwords = {user: str(found[user]) for user in USERS}
+        passwords = {user: str(found[user]) for user in users}
     except (ValueError, KeyError, TypeError):
         raise ConfigError("--secure", f"{path} was not written by 'ottla up'; remove it") from None
-    return SecureCluster(directory, passwords)
+    return SecureCluster(directory, passwords, entries, are_brokers_super)
+
+
+def _is_controller(node: str) -> bool:
+    return node.startswith("controller-")
 
 
 def _jaas(user: str, password: str) -> str:

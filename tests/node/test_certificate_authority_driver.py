@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from ottla.cli.security.certificate_authority import CertificateAuthority
+from ottla.node.certificate_authority_driver import CertificateAuthority
 
 
 def test_a_certificate_names_its_hosts_and_its_node() -> None:
