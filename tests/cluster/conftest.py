@@ -15,6 +15,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -41,6 +42,7 @@ from ottla.node.local_nodes_driver import (
     start_node,
     wait_until_ready,
 )
+from tests.cluster.secure_form import IS_SECURE, SHARED, skip_what_cannot_apply
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -287,10 +289,16 @@ def make_processes(
     *,
     controllers: int = 1,
     brokers: int = 1,
-    is_secure: bool = False,
+    is_secure: bool = IS_SECURE,
+    are_brokers_super: bool = not IS_SECURE,
     **settings: str,
 ) -> Processes:
-    """Plan controllers and brokers on free ports and format them; nothing is started yet."""
+    """Plan controllers and brokers on free ports and format them; nothing is started yet.
+
+    Of a secure cluster `are_brokers_super` says whether brokers have more than ClusterAction.
+    """
+    if is_secure and SHARED is not None:
+        SHARED.give_to(directory)
     plan = make_plan(
         directory,
         host="127.0.0.1",
@@ -299,10 +307,17 @@ def make_processes(
         brokers=brokers,
         is_secure=is_secure,
     )
+    if plan.secure is not None:
+        plan.secure = replace(plan.secure, are_brokers_super=are_brokers_super)
     plan.settings = {key.replace("_", "."): value for key, value in settings.items()}
     plan.write_properties()
     format_plan(plan)
     return Processes(plan)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what cannot apply where all clusters are secure."""
+    skip_what_cannot_apply(items)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,142 @@
+"""`OTTLA_CLUSTERS=secure`: the tests of clusters, each of them on a secure one.
+
+Every cluster of `conftest.py` then has certificates between its nodes, logins by SCRAM over TLS and
+ACLs, and brokers that are no super users: each has one entry, for ClusterAction.  All clusters of a
+session share one authority and its users, so that clients need no word from the tests: whoever
+makes one without a `security.protocol` of its own is the user admin.  What cannot apply is skipped
+with its reason, `NOT_SECURED`.
+"""
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import confluent_kafka.admin
+import kafka
+import pytest
+from aiokafka.helpers import create_ssl_context
+
+from ottla.client.network.login import LOGIN
+from ottla.client.network.tls import TLS, TlsDialer
+from ottla.model.settings.client_security import access_of
+from ottla.node.certificate_authority_driver import CA_FILE
+from ottla.node.secure_cluster_driver import ADMIN, open_secure_cluster
+
+IS_SECURE = os.environ.get("OTTLA_CLUSTERS") == "secure"
+
+OWN_SECURITY = "it sets up TLS, logins or ACLs itself"
+PLAIN_BYTES = "it writes requests of its own to a plain socket"
+NOT_SECURED = {
+    "test_acls": OWN_SECURITY,
+    "test_acl_codes": OWN_SECURITY,
+    "test_kafka_acls_tool": OWN_SECURITY,
+    "test_kafkas_clients_over_tls": OWN_SECURITY,
+    "test_node_tls": OWN_SECURITY,
+    "test_secure_cluster": OWN_SECURITY,
+    "test_security_matrix": OWN_SECURITY,
+    "test_security_migration": OWN_SECURITY,
+    "test_users": OWN_SECURITY,
+    "test_bad_input": PLAIN_BYTES,
+    "test_end_of_process": PLAIN_BYTES,
+    "test_client_telemetry": "half of it is requests by hand, and a listener of two users",
+    "test_documented_examples": "the documents' programs have no settings of a login",
+    "test_kafka_streams": "Java's programs are given no settings of a login",
+    "test_kafka_tools": "Java's programs are given no settings of a login",
+    "test_streams_word_count": "Java's programs are given no settings of a login",
+}
+"""Modules that are skipped in this form, and why."""
+
+
+class SharedSecurity:
+    """The authority and the users of all clusters of a session."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="ottla-secure-"))
+        atexit.register(shutil.rmtree, self.directory, ignore_errors=True)
+        self._secure = open_secure_cluster(self.directory)
+        self._secure.issue([], [])
+        self.client: Mapping[str, str] = self._secure.client(ADMIN)
+        """How clients log in, by librdkafka's keys."""
+
+    def give_to(self, directory: Path) -> None:
+        """Have a cluster that is planned next take these, not make its own."""
+        shutil.copytree(self.directory / "security", directory / "security")
+
+    def use(self) -> None:
+        """Have clients of all kinds log in, and commands, by a profile."""
+        folder = self.directory / "config" / "ottla"
+        folder.mkdir(parents=True)
+        lines = [f"{json.dumps(key)} = {json.dumps(text)}\n" for key, text in self.client.items()]
+        (folder / "config.toml").write_text("[profiles.secure]\n" + "".join(lines))
+        (folder / "config.toml").chmod(0o600)
+        os.environ |= {"XDG_CONFIG_HOME": str(folder.parent), "OTTLA_PROFILE": "secure"}
+        access = access_of(self.client)
+        assert access.tls is not None
+        LOGIN.set(access.login)
+        TLS.set(TlsDialer(access.tls))
+        self._patch_clients()
+
+    def _patch_clients(self) -> None:
+        user, password = self.client["sasl.username"], self.client["sasl.password"]
+        keywords: dict[str, Any] = {
+            "security_protocol": self.client["security.protocol"],
+            "sasl_mechanism": self.client["sasl.mechanisms"],
+            "sasl_plain_username": user,
+            "sasl_plain_password": password,
+        }
+        ca = str(self.directory / "security" / CA_FILE)
+        for name in ("Producer", "Consumer"):
+            # Their own classes are written in C, and take no other methods.
+            kind = type(name, (getattr(confluent_kafka, name),), {})
+            setattr(confluent_kafka, name, kind)
+            log_in_by_settings(kind, self.client)
+        log_in_by_settings(confluent_kafka.admin.AdminClient, self.client)
+        for one in (kafka.KafkaProducer, kafka.KafkaConsumer, kafka.KafkaAdminClient):
+            log_in_by_keywords(one, {**keywords, "ssl_cafile": ca})
+        encrypted = {**keywords, "ssl_context": create_ssl_context(cafile=ca)}
+        for one in (aiokafka.AIOKafkaProducer, aiokafka.AIOKafkaConsumer):
+            log_in_by_keywords(one, encrypted)
+
+
+def log_in_by_settings(kind: Any, more: Mapping[str, str]) -> None:
+    """Have instances of a class of librdkafka's log in, where they are told nothing else."""
+    make = kind.__init__
+
+    def begin(self: Any, *arguments: Any, **options: Any) -> None:
+        config, *others = arguments or ({},)
+        known = {} if "security.protocol" in config else more
+        make(self, {**known, **config}, *others, **options)
+
+    kind.__init__ = begin
+
+
+def log_in_by_keywords(kind: Any, more: Mapping[str, Any]) -> None:
+    """Have instances of a Python client's class log in, where they are told nothing else."""
+    make = kind.__init__
+
+    def begin(self: Any, *arguments: Any, **options: Any) -> None:
+        known = {} if "security_protocol" in options else more
+        make(self, *arguments, **{**known, **options})
+
+    kind.__init__ = begin
+
+
+SHARED = SharedSecurity() if IS_SECURE else None
+if SHARED is not None:
+    # Before any test takes a class of a client.
+    SHARED.use()
+
+
+def skip_what_cannot_apply(items: list[pytest.Item]) -> None:
+    """Skip what has no meaning on clusters that are all secure."""
+    for item in items:
+        reason = NOT_SECURED.get(item.path.stem)
+        if IS_SECURE and reason is not None and "tests/cluster" in str(item.path):
+            item.add_marker(pytest.mark.skip(reason=f"OTTLA_CLUSTERS=secure: {reason}"))
