@@ -32,6 +32,9 @@ FIGURES = {
         "controller_killed_to_topic_created_s",
     ),
 }
+Rows = Mapping[str, Mapping[str, Sequence[float]]]
+"""Values of one figure by row and server."""
+
 TOPOLOGY_OF = {"lifecycle": THREE}
 
 
@@ -51,13 +54,16 @@ def _picture(sitting: Sitting) -> str:
 
     figures = FIGURES[sitting.group]
     with _style():
-        is_one_a_panel = sitting.group == "lifecycle"
-        rows = list(sitting.values)
-        tall = HEIGHT_INCHES if len(rows) < 5 else 0.32 * len(rows) + 1.2
+        panels_of = {UNITS[name]: _rows(sitting, name) for name in figures}
+        if sitting.group == "lifecycle":
+            # Three waits of the same clusters: one panel of seconds.
+            waits = [(unit, values) for unit, rows in panels_of.items() for values in rows.values()]
+            panels_of = {"seconds": {unit.removesuffix(", s"): values for unit, values in waits}}
+        tall = max(HEIGHT_INCHES, 0.32 * max(map(len, panels_of.values())) + 1.2)
         figure = Figure(figsize=(WIDTH_INCHES, tall), layout="constrained")
-        panels = figure.subplots(1, len(figures), squeeze=False, sharey=not is_one_a_panel)[0]
-        for panel, name in zip(panels, figures, strict=True):
-            _bars(panel, name, {row: sitting.values[row][name] for row in rows})
+        panels = figure.subplots(1, len(panels_of), squeeze=False, sharey=True)[0]
+        for panel, (unit, rows) in zip(panels, panels_of.items(), strict=True):
+            _bars(panel, unit, rows)
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         out = io.StringIO()
@@ -65,7 +71,11 @@ def _picture(sitting: Sitting) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _bars(panel: "Axes", figure: str, rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+def _rows(sitting: Sitting, figure: str) -> Rows:
+    return {row: figures[figure] for row, figures in sitting.values.items()}
+
+
+def _bars(panel: "Axes", unit: str, rows: Rows) -> None:
     """Draw one bar a row and server, with lowest and highest as a line."""
     servers = list(dict.fromkeys(name for row in rows.values() for name in row))
     thick = 0.8 / len(servers)
@@ -88,8 +98,8 @@ def _bars(panel: "Axes", figure: str, rows: Mapping[str, Mapping[str, Sequence[f
             label=label_of(server),
         )
     panel.set_yticks([at + 0.4 - thick / 2 for at in range(len(rows))], list(rows))
-    panel.invert_yaxis()
-    panel.set_xlabel(UNITS[figure])
+    panel.set_ylim(len(rows) - 0.1 - thick / 2, -0.1 - thick / 2)
+    panel.set_xlabel(unit)
 
 
 @contextmanager
