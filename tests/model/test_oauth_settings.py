@@ -7,6 +7,7 @@ from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.model.settings.client_security import login_of
 from ottla.model.settings.jaas import OAUTHBEARER_MODULE
 from ottla.model.settings.oauth import UNSECURED_VALIDATOR, VALIDATOR, OAuthGrant
+from ottla.model.settings.tls import TlsConfig
 
 BROKER = {
     "node.id": "1",
@@ -103,6 +104,35 @@ REFUSED = [
     ),
 ]
 
+JAAS = "listener.name.out.oauthbearer.sasl.jaas.config"
+REFUSED += [
+    ({**KEYS, **EXPECTED, JAAS: f"{OAUTHBEARER_MODULE} required {option};"}, sentence)
+    for option, sentence in (
+        ('unsecuredLoginStringClaim_sub="al"', "sasl.jaas.config: has unsecuredLoginStringClaim"),
+        ('ssl.client.auth="required"', "sasl.jaas.config: has ssl.client.auth; the options"),
+        ('ssl.truststore.password="x"', "sasl.jaas.config: has ssl.truststore.password; a PEM "),
+        (
+            'ssl.truststore.type="JKS"',
+            "sasl.jaas.config (option ssl.truststore.type): is 'JKS'; only PEM is read",
+        ),
+    )
+]
+REFUSED += [
+    (
+        {
+            JWKS: "file:///keys",
+            URLS: "file:///keys",
+            **EXPECTED,
+            JAAS: f'{OAUTHBEARER_MODULE} required ssl.truststore.location="/ca.pem";',
+        },
+        f"{JAAS}: has options of TLS, and neither ",
+    ),
+    (
+        {**KEYS, **EXPECTED, "sasl.login.retry.backoff.ms": "5"},
+        "sasl.login.retry.backoff.ms: is set, and this broker does not log in by OAUTHBEARER",
+    ),
+]
+
 
 @pytest.mark.parametrize(("texts", "sentence"), REFUSED)
 def test_what_is_not_said_in_full_stops_the_start(texts: dict[str, str], sentence: str) -> None:
@@ -115,7 +145,11 @@ def test_brokers_get_their_own_tokens_by_client_id_and_secret() -> None:
     token = {
         TOKEN_URL: "https://issuer.example/token",
         "listener.name.out.oauthbearer.sasl.jaas.config": f"{OAUTHBEARER_MODULE} required "
-        'clientId="broker" clientSecret="s3" scope="ottla";',
+        'clientId="broker" clientSecret="s3" scope="ottla" ssl.truststore.location="/ca.pem";',
+        "sasl.login.connect.timeout.ms": "5",
+        "sasl.login.read.timeout.ms": "6",
+        "sasl.login.retry.backoff.ms": "7",
+        "sasl.login.retry.backoff.max.ms": "8",
     }
     login = loaded(KEYS | EXPECTED | BETWEEN | token).sasl.login
     assert login is not None
@@ -124,7 +158,15 @@ def test_brokers_get_their_own_tokens_by_client_id_and_secret() -> None:
         client_id="broker",
         client_secret="s3",
         scope="ottla",
+        tls=TlsConfig(trust_location="/ca.pem"),
+        connect_timeout_ms=5,
+        read_timeout_ms=6,
+        retry_backoff_ms=7,
+        retry_backoff_max_ms=8,
     )
+    listener = loaded(KEYS | EXPECTED | BETWEEN | token).sasl.listeners["OUT"]
+    assert listener.oauth is not None
+    assert listener.oauth.tls == TlsConfig(trust_location="/ca.pem")
     assert "s3" not in repr(login)
 
 
@@ -148,3 +190,16 @@ def test_clients_are_told_where_tokens_come_from_in_either_clients_keys() -> Non
     assert (one.grant.client_id, one.grant.client_secret) == ("c", "s")
     with pytest.raises(ConfigError, match=r"client\.id: is not set"):
         login_of(common | {"sasl.mechanism": "OAUTHBEARER"})
+
+
+def test_a_client_may_list_where_its_tokens_come_from() -> None:
+    texts = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        TOKEN_URL: "https://issuer.example/token",
+        "sasl.oauthbearer.client.credentials.client.id": "c",
+        "sasl.oauthbearer.client.credentials.client.secret": "s",
+    }
+    assert login_of(texts | {URLS: f"{URL},https://issuer.example/token"}) is not None
+    with pytest.raises(ConfigError, match=r"has a URL that .* does not list"):
+        login_of(texts | {URLS: URL})

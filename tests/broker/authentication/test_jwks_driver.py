@@ -27,7 +27,7 @@ class Web:
         self.failure: str | None = None
         self.read_at_s: list[float] = []
 
-    def fetch(self, url: str, *, bytes_max: int) -> bytes:
+    def fetch(self, url: str, *, bytes_max: int, tls: object = None) -> bytes:
         assert url == URL
         self.read_at_s.append(round(trio.current_time(), 1))
         if self.failure is not None:

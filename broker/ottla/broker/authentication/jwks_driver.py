@@ -14,6 +14,8 @@ from ottla.broker.authentication.jwks import JWKS_BYTES_MAX, VerificationKey, pa
 from ottla.client.network.web_fetch import WebFetchError, fetch
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import CorruptDataError
+from ottla.model.settings.tls import TlsConfig
+from ottla.model.tls.context_driver import read_material
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 FORCED_PAUSE_S = 10.0
@@ -23,9 +25,12 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class KeyReader:
-    """Keeps the keys of all listeners."""
+    """Keeps the keys of all listeners; ConfigError where their servers' CAs cannot be read."""
 
     def __init__(self, plans: Sequence[KeyPlan], errors: UnexpectedErrors) -> None:
+        for plan in plans:
+            if plan.rules.tls is not None:
+                read_material(plan.rules.tls)
         self._plans = plans
         self._errors = errors
 
@@ -49,9 +54,9 @@ async def _keep(plan: KeyPlan) -> None:
             await wanted.wait()
 
 
-def _keys_at(url: str) -> tuple[VerificationKey, ...]:
+def _keys_at(url: str, tls: TlsConfig | None) -> tuple[VerificationKey, ...]:
     """Read the keys.  Blocking; a thousand take the time of a turn of the loop and more."""
-    return parse_jwks(fetch(url, bytes_max=JWKS_BYTES_MAX))
+    return parse_jwks(fetch(url, bytes_max=JWKS_BYTES_MAX, tls=tls))
 
 
 async def _read(plan: KeyPlan) -> None:
@@ -61,7 +66,7 @@ async def _read(plan: KeyPlan) -> None:
     while True:
         try:
             source.keys = await trio.to_thread.run_sync(
-                _keys_at, source.url, abandon_on_cancel=True
+                _keys_at, source.url, rules.tls, abandon_on_cancel=True
             )
         except (WebFetchError, CorruptDataError) as error:
             if not source.problem:

@@ -7,6 +7,7 @@ the old one serves on, as long as it holds.
 import base64
 import inspect
 import json
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable
@@ -15,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import trio
 
-from ottla.client.network.web_fetch import WebFetchError, fetch
+from ottla.client.network.web_fetch import TIMEOUT_S, WebFetchError, fetch
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.jwt_claims import SECONDS_MAX
 from ottla.model.limits import MIB
@@ -28,6 +29,9 @@ REFRESH_AT = 0.8
 sessions are renewed (`login.RENEW_AT`), so that these find the new one."""
 
 ANSWER_BYTES_MAX = MIB
+PAUSE_S = 10.0
+"""Between two questions that fail while the old token holds: logins do not wait for each."""
+ALLOWED_URLS_VARIABLE = "OTTLA_OAUTHBEARER_ALLOWED_URLS"
 STORES_MAX = 64
 """Sources whose tokens are kept."""
 
@@ -45,7 +49,7 @@ class TokenStore:
         """Return a token that holds.  Raises RefusedError where none can be had."""
         async with self._asking:
             now_s = time.time()
-            if self._token is None or now_s >= self._refresh_at_s:
+            if now_s >= self._refresh_at_s or not self._still_holds(now_s):
                 try:
                     self._keep(await _provided(self._provide), now_s)
                 except Exception as error:
@@ -54,6 +58,7 @@ class TokenStore:
                             ErrorCode.NETWORK_EXCEPTION,
                             f"there is no token to log in with: {error}",
                         ) from error
+                    self._refresh_at_s = now_s + PAUSE_S
             assert self._token is not None
             return self._token.value
 
@@ -106,8 +111,21 @@ def store_of(login: SaslLogin) -> TokenStore:
 
 
 async def granted(grant: OAuthGrant) -> BearerToken:
-    """Ask for a token; WebFetchError where none is granted."""
-    return await trio.to_thread.run_sync(_granted, grant, abandon_on_cancel=True)
+    """Ask for a token, again and again for a while; WebFetchError where none is granted."""
+    allowed = os.environ.get(ALLOWED_URLS_VARIABLE)
+    if allowed is not None and grant.token_url not in [one.strip() for one in allowed.split(",")]:
+        raise WebFetchError(f"{ALLOWED_URLS_VARIABLE} does not list {grant.token_url}")
+    ends_at_s = trio.current_time() + grant.retry_backoff_max_ms / 1_000
+    wait_s = grant.retry_backoff_ms / 1_000
+    while True:
+        try:
+            return await trio.to_thread.run_sync(_granted, grant, abandon_on_cancel=True)
+        except WebFetchError as error:
+            left_s = ends_at_s - trio.current_time()
+            if error.is_final or is_file_url(grant.token_url) or left_s <= 0:
+                raise
+            await trio.sleep(min(wait_s, left_s))
+            wait_s *= 2
 
 
 def _granted(grant: OAuthGrant) -> BearerToken:
@@ -129,6 +147,9 @@ def _granted(grant: OAuthGrant) -> BearerToken:
             "Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}",
             "Accept": "application/json",
         },
+        tls=grant.tls,
+        connect_timeout_s=_seconds(grant.connect_timeout_ms),
+        read_timeout_s=_seconds(grant.read_timeout_ms),
     )
     try:
         answer = json.loads(data)
@@ -140,6 +161,10 @@ def _granted(grant: OAuthGrant) -> BearerToken:
     if isinstance(lasts_s, int | float) and 0 <= lasts_s <= SECONDS_MAX:
         return BearerToken(value, asked_s + lasts_s)
     return BearerToken(value)
+
+
+def _seconds(timeout_ms: int | None) -> float:
+    return TIMEOUT_S if timeout_ms is None else timeout_ms / 1_000
 
 
 def expiry_of(token: str) -> float | None:

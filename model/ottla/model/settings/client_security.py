@@ -10,12 +10,18 @@ from ottla.model.settings.client_tls import LIBRDKAFKA_TLS_KEYS, ClientTls
 from ottla.model.settings.declare import SettingKind, definitions, load, setting
 from ottla.model.settings.jaas import JaasLogin, parse_jaas
 from ottla.model.settings.oauth import (
+    ALLOWED_URLS,
     CLIENT_ID,
     CLIENT_SECRET,
+    CONNECT_TIMEOUT,
     JWT_RETRIEVERS,
     LOGIN_HANDLER,
     LOGIN_HANDLERS,
     PREFIX,
+    READ_TIMEOUT,
+    RETRY_BACKOFF,
+    RETRY_BACKOFF_MAX,
+    TIMEOUT_MS_MAX,
     TOKEN_URL,
     grant_of,
 )
@@ -28,7 +34,13 @@ from ottla.model.settings.sasl import (
     TokenProvider,
     asks_for_token,
 )
-from ottla.model.settings.tls import ENDPOINT_IDENTIFICATION, SSL, TlsConfig, reason_tls_refused
+from ottla.model.settings.tls import (
+    ENDPOINT_IDENTIFICATION,
+    SSL,
+    TRUSTSTORE_LOCATION,
+    TlsConfig,
+    reason_tls_refused,
+)
 from ottla.model.settings.tls import REFUSED_KEYS as TLS_REFUSED_KEYS
 
 PROTOCOLS = ("PLAINTEXT", SSL, SASL_PLAINTEXT, SASL_SSL)
@@ -115,6 +127,52 @@ class ClientSecurity(ClientTls):
         one_of=("oidc",),
         doc="librdkafka's name for the token URL's way.",
     )
+    sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
+        (),
+        key=ALLOWED_URLS,
+        kind=SettingKind.LIST,
+        doc="The URLs that tokens may come from, whole and as they are set; empty for any. The "
+        "environment's OTTLA_OAUTHBEARER_ALLOWED_URLS holds for a whole process besides, as "
+        "Kafka's property of the JVM does.",
+    )
+    sasl_login_connect_timeout_ms: int | None = setting(
+        None,
+        key=CONNECT_TIMEOUT,
+        kind=SettingKind.INT,
+        at_least=1,
+        at_most=TIMEOUT_MS_MAX,
+        doc="How long a connection to the token URL may take; 10 s if not set.",
+    )
+    sasl_login_read_timeout_ms: int | None = setting(
+        None,
+        key=READ_TIMEOUT,
+        kind=SettingKind.INT,
+        at_least=1,
+        at_most=TIMEOUT_MS_MAX,
+        doc="How long the token URL may take to answer; 10 s if not set.",
+    )
+    sasl_login_retry_backoff_ms: int = setting(
+        100,
+        key=RETRY_BACKOFF,
+        kind=SettingKind.LONG,
+        at_least=1,
+        doc="The wait after a first failure to get a token; it doubles with each one.",
+    )
+    sasl_login_retry_backoff_max_ms: int = setting(
+        10_000,
+        key=RETRY_BACKOFF_MAX,
+        kind=SettingKind.LONG,
+        at_least=0,
+        doc="How long after the first failure a token is asked for again.",
+    )
+    https_ca_location: str | None = setting(
+        None,
+        key="https.ca.location",
+        kind=SettingKind.STRING,
+        doc="A PEM file with the certificates of the CAs that the token URL is trusted by, as "
+        "librdkafka has it (Kafka: the option ssl.truststore.location in sasl.jaas.config); "
+        "without one those of the system.",
+    )
     sasl_token_provider: TokenProvider | None = None
     """A function that returns a BearerToken for OAUTHBEARER, in place of a URL.
 
@@ -160,7 +218,10 @@ class ClientSecurity(ClientTls):
             if self.sasl_token_provider is not None:
                 return SaslLogin(mechanism, provider=self.sasl_token_provider)
             return SaslLogin(
-                mechanism, grant=grant_of(self._oauth_value(), options, is_listed=False)
+                mechanism,
+                grant=grant_of(
+                    self._oauth_value(), options, self._endpoint_tls(), must_be_listed=False
+                ),
             )
         if not username or not password:
             raise ConfigError("sasl.username", "is not set; give sasl.username and sasl.password")
@@ -180,6 +241,14 @@ class ClientSecurity(ClientTls):
                 f"{SASL_SSL} encrypt",
             )
         return None
+
+    def _endpoint_tls(self) -> TlsConfig | None:
+        """Return how the token URL is trusted, None for what the machine trusts."""
+        location = self.https_ca_location
+        if location is None:
+            return None
+        spellings = {TRUSTSTORE_LOCATION: "https.ca.location"}
+        return TlsConfig(trust_location=location, spellings=spellings)
 
     def _oauth_value(self) -> Callable[[str], Any]:
         """Return what looks a setting of OAUTHBEARER up by its key."""

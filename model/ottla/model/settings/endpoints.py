@@ -7,6 +7,9 @@ from typing import NamedTuple
 from ottla.model.ids import NodeId
 
 PORT_MAX = 65_535
+LISTENER_PREFIX = "listener.name."
+"""What begins the key of a setting of one listener."""
+SASL_SSL = "SASL_SSL"
 
 
 class ListenAddress(NamedTuple):

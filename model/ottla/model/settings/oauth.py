@@ -11,7 +11,18 @@ from urllib.parse import urlsplit
 
 from ottla.model.errors import ConfigError
 from ottla.model.jwt_claims import ClaimRules
-from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.tls import (
+    ALLOW_DN_CHANGES,
+    ALLOW_SAN_CHANGES,
+    CLIENT_AUTHENTICATION,
+    PRINCIPAL_RULES,
+    TLS_KEYS,
+    TlsConfig,
+    TlsSettings,
+    config_of,
+    reason_tls_refused,
+)
 
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 VALIDATOR = f"{PACKAGE}.OAuthBearerValidatorCallbackHandler"
@@ -37,6 +48,20 @@ ANY_AUDIENCE = f"{PREFIX}allow.unverified.audience"
 ANY_ISSUER = f"{PREFIX}allow.unverified.issuer"
 SERVER_HANDLER = "sasl.server.callback.handler.class"
 LOGIN_HANDLER = "sasl.login.callback.handler.class"
+CONNECT_TIMEOUT = "sasl.login.connect.timeout.ms"
+READ_TIMEOUT = "sasl.login.read.timeout.ms"
+RETRY_BACKOFF = "sasl.login.retry.backoff.ms"
+RETRY_BACKOFF_MAX = "sasl.login.retry.backoff.max.ms"
+JAAS_CONFIG = "sasl.jaas.config"
+TIMEOUT_MS_MAX = 300_000
+"""A server that answers no sooner is as good as none."""
+ENDPOINT_TLS_KEYS = TLS_KEYS - {
+    CLIENT_AUTHENTICATION,
+    PRINCIPAL_RULES,
+    ALLOW_DN_CHANGES,
+    ALLOW_SAN_CHANGES,
+}
+"""Options of the login module that say how an identity provider is trusted."""
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -170,6 +195,36 @@ class OAuthSettings:
     scope: str | None = setting(
         None, key=f"{PREFIX}scope", kind=SettingKind.STRING, doc="The scope to ask for."
     )
+    connect_timeout_ms: int | None = setting(
+        None,
+        key=CONNECT_TIMEOUT,
+        kind=SettingKind.INT,
+        at_least=1,
+        at_most=TIMEOUT_MS_MAX,
+        doc="How long a connection to the token URL may take; 10 s if not set.",
+    )
+    read_timeout_ms: int | None = setting(
+        None,
+        key=READ_TIMEOUT,
+        kind=SettingKind.INT,
+        at_least=1,
+        at_most=TIMEOUT_MS_MAX,
+        doc="How long the token URL may take to answer; 10 s if not set.",
+    )
+    retry_backoff_ms: int = setting(
+        100,
+        key=RETRY_BACKOFF,
+        kind=SettingKind.LONG,
+        at_least=1,
+        doc="The wait after a first failure to get a token; it doubles with each one.",
+    )
+    retry_backoff_max_ms: int = setting(
+        10_000,
+        key=RETRY_BACKOFF_MAX,
+        kind=SettingKind.LONG,
+        at_least=0,
+        doc="How long after the first failure a token is asked for again.",
+    )
     allowed_urls: tuple[str, ...] = setting(
         (),
         key=ALLOWED_URLS,
@@ -186,7 +241,17 @@ OAUTH_ONLY_KEYS = frozenset(
 CLASS_KEYS = (SERVER_HANDLER, LOGIN_HANDLER, f"{PREFIX}jwt.validator.class")
 """Settings that have one value each, and are checked though nothing follows from it."""
 GRANT_KEYS = frozenset(
-    {TOKEN_URL, CLIENT_ID, CLIENT_SECRET, f"{PREFIX}scope", f"{PREFIX}jwt.retriever.class"}
+    {
+        TOKEN_URL,
+        CLIENT_ID,
+        CLIENT_SECRET,
+        f"{PREFIX}scope",
+        f"{PREFIX}jwt.retriever.class",
+        CONNECT_TIMEOUT,
+        READ_TIMEOUT,
+        RETRY_BACKOFF,
+        RETRY_BACKOFF_MAX,
+    }
 )
 """What a broker needs to get tokens of its own."""
 OAUTH_LISTENER_KEYS = OAUTH_ONLY_KEYS - {ALLOWED_URLS}
@@ -203,6 +268,8 @@ class OAuthRules:
     backoff_ms: int = 100
     backoff_ms_max: int = 10_000
     claims: ClaimRules = field(default_factory=ClaimRules)
+    tls: TlsConfig | None = None
+    """How the server of the keys is trusted; None: by what the machine trusts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,13 +280,19 @@ class OAuthGrant:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
+    tls: TlsConfig | None = None
+    """How the token URL is trusted; None: by what the machine trusts."""
+    connect_timeout_ms: int | None = None
+    read_timeout_ms: int | None = None
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 10_000
 
 
 Value = Callable[[str], Any]
 """Returns the value of a setting of OAUTHBEARER as it holds for one listener, None if not set."""
 
 
-def rules_of(value: Value) -> OAuthRules:
+def rules_of(value: Value, tls: TlsConfig | None = None) -> OAuthRules:
     """Return which tokens a listener takes; ConfigError where its settings do not say."""
     default = OAuthSettings()
     for key in CLASS_KEYS:
@@ -257,6 +330,7 @@ def rules_of(value: Value) -> OAuthRules:
         backoff_ms_max=or_default(
             f"{PREFIX}jwks.endpoint.retry.backoff.max.ms", default.backoff_ms_max
         ),
+        tls=tls,
         claims=ClaimRules(
             audiences=tuple(value(AUDIENCE) or ()),
             issuer=value(ISSUER),
@@ -267,10 +341,17 @@ def rules_of(value: Value) -> OAuthRules:
     )
 
 
-def grant_of(value: Value, options: Mapping[str, str], *, is_listed: bool = True) -> OAuthGrant:
+def grant_of(
+    value: Value,
+    options: Mapping[str, str],
+    tls: TlsConfig | None = None,
+    *,
+    must_be_listed: bool = True,
+) -> OAuthGrant:
     """Return where tokens come from; `options` are those of the login module.
 
-    Raises ConfigError where they do not say, or where the URL is not on the allow-list.
+    Its options of TLS go before `tls`.  Raises ConfigError where they do not say, or where the URL
+    is not on the allow-list, which a client may do without.
     """
     url = value(TOKEN_URL)
     if url is None:
@@ -283,24 +364,60 @@ def grant_of(value: Value, options: Mapping[str, str], *, is_listed: bool = True
         parse_url(url)
     except ValueError:
         raise ConfigError(TOKEN_URL, f"is {url!r}; it must be {parse_url.__doc__}") from None
-    if is_listed:
+    if must_be_listed or value(ALLOWED_URLS):
         check_allowed(url, TOKEN_URL, value)
-    known = {"clientId", "clientSecret", "scope"}
-    if options.keys() - known:
-        raise ConfigError(
-            "sasl.jaas.config",
-            f"has {', '.join(sorted(options.keys() - known))}; the options of OAUTHBEARER are "
-            f"{', '.join(sorted(known))}",
-        )
+    tls = endpoint_tls_of(options) or tls
+    if tls is not None and not is_https(url):
+        raise ConfigError(TOKEN_URL, f"is {url}, and how it is trusted over TLS is set")
+    default = OAuthSettings()
+
+    def number(key: str, fallback: int) -> int:
+        found = value(key)
+        return fallback if found is None else int(found)
+
     grant = OAuthGrant(
         token_url=url,
         client_id=value(CLIENT_ID) or options.get("clientId", ""),
         client_secret=value(CLIENT_SECRET) or options.get("clientSecret", ""),
         scope=value(f"{PREFIX}scope") or options.get("scope", ""),
+        tls=tls,
+        connect_timeout_ms=value(CONNECT_TIMEOUT),
+        read_timeout_ms=value(READ_TIMEOUT),
+        retry_backoff_ms=number(RETRY_BACKOFF, default.retry_backoff_ms),
+        retry_backoff_max_ms=number(RETRY_BACKOFF_MAX, default.retry_backoff_max_ms),
     )
     if not is_file_url(url) and not (grant.client_id and grant.client_secret):
         raise ConfigError(CLIENT_ID, f"is not set; {url} grants tokens for client id and secret")
     return grant
+
+
+def endpoint_tls_of(options: Mapping[str, str]) -> TlsConfig | None:
+    """Return how a login module trusts the servers of keys and tokens, None where it says nothing.
+
+    The options are Kafka's (`ssl.truststore.location="…"` and so on).  Raises ConfigError for an
+    option that has no effect.
+    """
+    known = {"clientId", "clientSecret", "scope"}
+    for key in sorted(options):
+        if key not in known and key not in ENDPOINT_TLS_KEYS:
+            reason = reason_tls_refused(key, options[key]) or (
+                f"the options of OAUTHBEARER are {', '.join(sorted(known))}, and ssl. of clients"
+            )
+            raise ConfigError(JAAS_CONFIG, f"has {key}; {reason}")
+    given = {key: text for key, text in options.items() if key in ENDPOINT_TLS_KEYS}
+    if not given:
+        return None
+    spellings = {key: f"{JAAS_CONFIG} (option {key})" for key in given}
+    try:
+        values = values_of(TlsSettings, given)[0]
+    except ConfigError as error:
+        raise ConfigError(spellings[error.setting], error.problem) from None
+    return config_of(TlsSettings(**values), spellings)
+
+
+def is_https(url: str | None) -> bool:
+    """Return whether a URL is asked over TLS."""
+    return url is not None and url.startswith("https:")
 
 
 def check_allowed(url: str, key: str, value: Value) -> None:

@@ -14,6 +14,8 @@ from ottla.model.errors import ConfigError
 from ottla.model.limits import KIB
 from ottla.model.oauthbearer import OAUTHBEARER, BearerToken
 from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.endpoints import LISTENER_PREFIX as LISTENER_PREFIX
+from ottla.model.settings.endpoints import SASL_SSL as SASL_SSL
 from ottla.model.settings.endpoints import ListenAddress
 from ottla.model.settings.jaas import (
     OAUTHBEARER_MODULE,
@@ -25,17 +27,21 @@ from ottla.model.settings.jaas import (
 from ottla.model.settings.oauth import (
     ALLOWED_URLS,
     GRANT_KEYS,
+    JWKS_URL,
     OAUTH_LISTENER_KEYS,
     OAUTH_ONLY_KEYS,
+    TOKEN_URL,
     OAuthGrant,
     OAuthRules,
     OAuthSettings,
+    Value,
+    endpoint_tls_of,
     grant_of,
+    is_https,
     rules_of,
 )
 
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
-SASL_SSL = "SASL_SSL"
 SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
 """Security protocols that are served and ask clients who they are."""
 
@@ -49,7 +55,6 @@ MODULES = {
     OAUTHBEARER: OAUTHBEARER_MODULE,
 }
 
-LISTENER_PREFIX = "listener.name."
 ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 JAAS_CONFIG = "sasl.jaas.config"
@@ -329,7 +334,7 @@ def _listener(texts: Mapping[str, str], name: str) -> SaslListener:
     receive = _value(texts, name, "", RECEIVE_BYTES_MAX)
     oauth = None
     if OAUTHBEARER in mechanisms:
-        oauth = rules_of(partial(_value, texts, name, OAUTHBEARER))
+        oauth = _oauth_rules(texts, name)
     return SaslListener(
         mechanisms=mechanisms,
         plain_users=users,
@@ -337,6 +342,19 @@ def _listener(texts: Mapping[str, str], name: str) -> SaslListener:
         receive_bytes_max=receive if isinstance(receive, int) else 512 * KIB,
         oauth=oauth,
     )
+
+
+def _oauth_rules(texts: Mapping[str, str], name: str) -> OAuthRules:
+    """Return which tokens a listener takes, and by what trust their keys are asked for."""
+    value: Value = partial(_value, texts, name, OAUTHBEARER)
+    login = _jaas(texts, name, OAUTHBEARER)
+    tls = endpoint_tls_of({} if login is None else login.options)
+    if tls is not None and not any(is_https(value(key)) for key in (JWKS_URL, TOKEN_URL)):
+        raise ConfigError(
+            _spelling_of_jaas(texts, name, OAUTHBEARER),
+            f"has options of TLS, and neither {JWKS_URL} nor {TOKEN_URL} is https://…",
+        )
+    return rules_of(value, tls)
 
 
 def _user_key(user: str) -> str:

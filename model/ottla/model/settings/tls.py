@@ -11,8 +11,7 @@ from typing import Any
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.declare import SettingKind, definitions, setting, values_of
-from ottla.model.settings.endpoints import ListenAddress
-from ottla.model.settings.sasl import LISTENER_PREFIX, SASL_SSL
+from ottla.model.settings.endpoints import LISTENER_PREFIX, SASL_SSL, ListenAddress
 from ottla.model.settings.tls_ciphers import TLS_1_3_SUITES, check_suites, openssl_name
 from ottla.model.tls.principal_mapping import PrincipalRules, parse_principal_rules
 
