@@ -13,6 +13,7 @@ broker.py                 `ottla broker FILE`
 storage.py                `ottla storage`: format directories
 add_scram.py              the users that a new cluster begins with
 node_process.py           what both kinds of node share
+file_modes.py             what other users of the machine may do to its files
 doctor.py                 `ottla doctor`: Spark on this machine, retention of a cluster
 
 A running cluster

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ottla.cli.cluster.file_modes import warning_of_modes
 from ottla.cli.profiles import warn_of_secrets
 from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
@@ -86,7 +87,22 @@ def config_of(
         )
     for key, reason in _without_effect(texts).items():
         note(f"ottla: warning: {path.name} sets {key}, which has no effect yet: {reason}")
+    _warn_of_modes(config, path)
     return config
+
+
+def _warn_of_modes(config: Any, path: Path) -> None:
+    """Warn of directories and files of a node that every user of the machine may read or write."""
+    ends = [*getattr(config, "listener_tls", {}).values(), *getattr(config, "tls", {}).values()]
+    ends += [config.dial_tls] if config.dial_tls is not None else []
+    sasl = getattr(config, "sasl", None)
+    warning = warning_of_modes(
+        (*getattr(config, "log_dirs", ()), config.metadata_log_dir or ""),
+        (str(path), *(file for end in ends for file in end.files)),
+        has_secrets=bool(ends or config.authorizer.is_on or (sasl and sasl.listeners)),
+    )
+    if warning is not None:
+        note(f"ottla: warning: {warning}")
 
 
 def _warn_of_unknown(file: str, unknown: set[str]) -> None:
