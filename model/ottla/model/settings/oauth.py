@@ -38,6 +38,7 @@ JWT_RETRIEVERS = tuple(
 )
 
 PREFIX = "sasl.oauthbearer."
+JWT_RETRIEVER = f"{PREFIX}jwt.retriever.class"
 JWKS_URL = f"{PREFIX}jwks.endpoint.url"
 TOKEN_URL = f"{PREFIX}token.endpoint.url"
 AUDIENCE = f"{PREFIX}expected.audience"
@@ -172,7 +173,7 @@ class OAuthSettings:
     )
     jwt_retriever: str = setting(
         JWT_RETRIEVERS[0],
-        key=f"{PREFIX}jwt.retriever.class",
+        key=JWT_RETRIEVER,
         kind=SettingKind.CLASS,
         one_of=JWT_RETRIEVERS,
         doc="Where tokens come from; sasl.oauthbearer.token.endpoint.url says it already.",
@@ -246,7 +247,7 @@ GRANT_KEYS = frozenset(
         CLIENT_ID,
         CLIENT_SECRET,
         f"{PREFIX}scope",
-        f"{PREFIX}jwt.retriever.class",
+        JWT_RETRIEVER,
         CONNECT_TIMEOUT,
         READ_TIMEOUT,
         RETRY_BACKOFF,
@@ -353,6 +354,7 @@ def grant_of(
     Its options of TLS go before `tls`.  Raises ConfigError where they do not say, or where the URL
     is not on the allow-list, which a client may do without.
     """
+    value(JWT_RETRIEVER)
     url = value(TOKEN_URL)
     if url is None:
         raise ConfigError(

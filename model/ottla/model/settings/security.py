@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import ListenAddress
 from ottla.model.settings.node_tls import CONTROLLER_LISTENER_NAMES, listed_names
+from ottla.model.settings.oauth import ALLOWED_URLS
 from ottla.model.settings.sasl import (
     FAILURE_DELAY_MS,
     LISTENER_PREFIX,
@@ -50,6 +51,7 @@ _NO_PRINCIPALS = "principals are the names of users as they log in"
 REFUSED_PREFIXES: Mapping[str, str] = {
     "ssl.": _NO_TLS,
     "sasl.": _NO_SASL,
+    "org.apache.kafka.sasl.": _NO_SASL,
     "password.encoder.": "there is no ZooKeeper here, whose passwords it encrypts",
     "zookeeper.ssl.": "there is no ZooKeeper here",
 }
@@ -58,6 +60,8 @@ REFUSED_PREFIXES: Mapping[str, str] = {
 REFUSED_KEYS: Mapping[str, str] = {
     "principal.builder.class": _NO_PRINCIPALS,
     "security.providers": "TLS is OpenSSL's here, and the JVM's providers have no part in it",
+    "org.apache.kafka.sasl.oauthbearer.allowed.files": f"files are listed in {ALLOWED_URLS}, as "
+    "file:// URLs",
     SESSION_MS_MAX: _NO_SASL,
     FAILURE_DELAY_MS: _NO_SASL,
     "zookeeper.set.acl": "there is no ZooKeeper here",
