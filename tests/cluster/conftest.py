@@ -177,6 +177,7 @@ class Processes:
         where = ["--bootstrap", self.bootstrap]
         if self.client.keys() - {"bootstrap.servers"}:
             config = self.plan.directory / "command.properties"
+            config.touch(mode=0o600)
             config.write_text("".join(f"{key}={text}\n" for key, text in self.client.items()))
             where += ["--command-config", str(config)]
         done = subprocess.run(

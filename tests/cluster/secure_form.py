@@ -49,6 +49,8 @@ NOT_SECURED = {
     "test_documented_examples": "the documents' programs have no settings of a login",
     "test_kafka_streams": "Java's programs are given no settings of a login",
     "test_kafka_tools": "Java's programs are given no settings of a login",
+    "test_copies_under_kills": "the copiers are programs that are given no settings of a login",
+    "test_zombies": "the copiers are programs that are given no settings of a login",
     "test_streams_word_count": "Java's programs are given no settings of a login",
 }
 """Modules that are skipped in this form, and why."""
