@@ -143,9 +143,11 @@ def test_all_certificates_of_nodes_and_listeners_change_under_load(
 ) -> None:
     certificates = Certificates(tmp_path)
     cluster = plan_cluster(is_secure=True, **SIZE)
+    users = ["User:admin", "User:broker", *(f"User:CN={name}" for name in cluster.names)]
     for name in cluster.names:
         certificates.issue(name, id_of(name))
-        write_settings(cluster, name, certificates.settings(name))
+        settings = {**certificates.settings(name), "super.users": ";".join(users)}
+        write_settings(cluster, name, settings)
     cluster.client["ssl.ca.location"] = str(certificates.trusted)
     cluster.start()
     create(cluster.client, "before", "after")
