@@ -156,7 +156,7 @@ class Purgatory:
         self._sequence += 1
         timer = (deadline_ms, self._sequence, entry)
         heapq.heappush(self._timers, timer)
-        if self._timers[0] is timer and self.on_earlier_deadline is not None:
+        if self._timers[0][1] == self._sequence and self.on_earlier_deadline is not None:
             self.on_earlier_deadline()
 
     def listen(self, key: Hashable, listener: WakeListener) -> None:

@@ -129,10 +129,10 @@ class ResponseSlot:
         if owner is None:
             return
         header = self.header
-        self.error_code = getattr(response, "error_code", 0)
         if self.amend is not None or self.charge is not None:
             self.finish_answer(response)
         try:
+            self.error_code = getattr(response, "error_code", 0)
             body = encode_chunks(response, version)
             head = encode_response_header(header.api_key, version, header.correlation_id)
             only = body[0] if len(body) == 1 else None

@@ -524,7 +524,7 @@ class Partition:
             return None
         wanted = self.isr.union(replica for replica in self.followers if self.may_join(replica))
         if may_shrink and self.log is not None:
-            for replica in self.isr & self.followers.keys():
+            for replica in self.isr.intersection(self.followers):
                 if self.followers[replica].is_late(self.log.end_offset, now_ms - self.lag_ms_max):
                     wanted -= {replica}
         return None if wanted == self.isr and not self.is_recovering else wanted

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from ottla.broker.broker_core import BrokerCore, ReplicaPorts
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.request_times import Times
+from ottla.broker.network.loopback_driver import NoConnection
+from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import finished
 from ottla.broker.replicas.follower_duties import DiskDuty, carry_out
 from ottla.broker.replicas.follower_fetch import (
@@ -73,17 +74,14 @@ NO_PARTITIONS: Mapping[int, Partition] = {}
 OnAnswer = Callable[[Any], None]
 
 
-class AnswerSlot:
+class AnswerSlot(ResponseSlot):
     """The place of one answer; it stands in for that of a connection."""
 
-    __slots__ = ("_on_answer", "on_abandoned", "times")
-    is_abandoned = False
-    charge = None
+    __slots__ = ("_on_answer",)
 
-    def __init__(self, on_answer: OnAnswer) -> None:
+    def __init__(self, on_answer: OnAnswer, header: RequestHeader) -> None:
+        super().__init__(NoConnection(), header)
         self._on_answer = on_answer
-        self.on_abandoned: Callable[[], None] | None = None
-        self.times: Times | None = None
 
     def complete(self, response: Message) -> None:
         """Send the answer."""
@@ -203,7 +201,7 @@ class BrokerLife:
 
     def fetch(self, request: FetchRequest, now_ms: int, on_answer: OnAnswer) -> None:
         """Serve a fetch, at once or when there is enough."""
-        slot: Any = AnswerSlot(on_answer)
+        slot = AnswerSlot(on_answer, FETCH_HEADER)
         response = self.core.data.fetch.handle(
             RequestContext(FETCH_HEADER, PEER, slot, now_ms), request
         )
@@ -212,7 +210,7 @@ class BrokerLife:
 
     def produce(self, request: ProduceRequest, now_ms: int, on_answer: OnAnswer) -> None:
         """Serve a produce, at once or when it is committed."""
-        slot: Any = AnswerSlot(on_answer)
+        slot = AnswerSlot(on_answer, PRODUCE_HEADER)
         response = self.core.data.produce.handle(
             RequestContext(PRODUCE_HEADER, PEER, slot, now_ms), request
         )
@@ -223,7 +221,7 @@ class BrokerLife:
         self, request: DeleteRecordsRequest, now_ms: int, on_answer: OnAnswer
     ) -> None:
         """Serve a DeleteRecords, at once or when everybody has deleted."""
-        slot: Any = AnswerSlot(on_answer)
+        slot = AnswerSlot(on_answer, DELETE_HEADER)
         context = RequestContext(DELETE_HEADER, PEER, slot, now_ms)
         run_now(finished(self.core.data.delete_records.handle(context, request)))
 
