@@ -12,7 +12,9 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,7 @@ class SharedSecurity:
         assert access.tls is not None
         LOGIN.set(access.login)
         TLS.set(TlsDialer(access.tls))
+        have_threads_log_in()
         self._patch_clients()
 
     def _patch_clients(self) -> None:
@@ -105,6 +108,18 @@ class SharedSecurity:
         encrypted = {**keywords, "ssl_context": create_ssl_context(cafile=ca)}
         for one in (aiokafka.AIOKafkaProducer, aiokafka.AIOKafkaConsumer):
             log_in_by_keywords(one, encrypted)
+
+
+def have_threads_log_in() -> None:
+    """Have a thread log in as the one does that starts it: its context is else an empty one."""
+    start = threading.Thread.start
+
+    def start_in_context(self: threading.Thread) -> None:
+        context, run = copy_context(), self.run
+        vars(self)["run"] = lambda: context.run(run)
+        start(self)
+
+    threading.Thread.start = start_in_context  # type: ignore[method-assign]  # its purpose
 
 
 def log_in_by_settings(kind: Any, more: Mapping[str, str]) -> None:
