@@ -1,6 +1,7 @@
 """`ottla log dump` as a person and as a program read it."""
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from struct import pack
 from uuid import UUID
@@ -129,6 +130,25 @@ def test_a_private_key_in_the_metadata_log_is_not_shown(
         text = dumped(capsys, str(path), *options)
         assert "a private key" not in text
         assert "(hidden)" in text and "/node.pem" in text
+
+
+def test_the_keys_of_users_in_the_metadata_log_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    credential = pb.UserScramCredential(
+        name="al", mechanism=1, salt=b"SALT1234", stored_key=b"STORED", server_key=b"SERVER"
+    )
+    record = pb.MetadataRecord(user_scram_credential=credential)
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    path = directory / "00000000000000000000-0000000000.checkpoint"
+    path.write_bytes(build_batch([(0, None, encode_record(record))]))
+    for options in (("--records", "--format", "json"), ("--metadata",)):
+        text = dumped(capsys, str(path), *options)
+        assert "al" in text and "(hidden)" in text
+        for secret in (credential.salt, credential.stored_key, credential.server_key):
+            assert secret.decode() not in text
+            assert b64encode(secret).decode() not in text
 
 
 def test_the_state_of_transactions_is_read_as_such(

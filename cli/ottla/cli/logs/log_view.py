@@ -78,6 +78,9 @@ class JsonFiles:
 
 HIDDEN = "(hidden)"
 """What stands in place of a secret."""
+SCRAM = "user_scram_credential"
+SCRAM_SECRETS = {"salt", "stored_key", "server_key"}
+"""Who has these can try passwords, or act as the server."""
 
 
 def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
         fields["headers"] = [[name, _json_value(content, form)] for name, content in row.headers]
         if form.is_metadata and row.control is None:
             fields["metadata"] = said = metadata_of(row)
-            if said.get("config", {}).get("value") == HIDDEN:
+            if hides_secrets(said):
                 fields["value"] = HIDDEN
         if form.is_transactions and row.control is None:
             fields["transaction"] = transaction_of(row)
@@ -127,7 +130,14 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
         return {"problem": error.where}
     if "value" in (config := said.get("config", {})) and is_secret_key(config.get("key", "")):
         config["value"] = HIDDEN
+    for key in SCRAM_SECRETS & said.get(SCRAM, {}).keys():
+        said[SCRAM][key] = HIDDEN
     return said
+
+
+def hides_secrets(said: dict[str, Any]) -> bool:
+    """Return whether a metadata record is shown without its secrets."""
+    return said.get("config", {}).get("value") == HIDDEN or SCRAM in said
 
 
 def transaction_of(row: RecordRow) -> dict[str, Any]:
