@@ -53,6 +53,14 @@ async def test_a_collector_is_trusted_by_the_ca_that_is_set_and_by_no_other(
     assert len(encrypted_collector.requests) == 1
 
 
+async def test_without_a_ca_those_of_the_machine_hold(
+    encrypted_collector: Collector, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    encrypted_collector.up()
+    assert await sent_to(encrypted_collector, None) is SENT
+
+
 async def test_a_certificate_of_another_host_is_not_accepted(
     encrypted_collector: Collector, authority: Authority
 ) -> None:
@@ -106,9 +114,11 @@ class _Traces(trace_service_pb2_grpc.TraceServiceServicer):
         return ExportTraceServiceResponse()
 
 
+@pytest.mark.parametrize("is_set", [True, False])
 @pytest.mark.parametrize("scheme", ["grpc", "http"])
 async def test_traces_go_by_the_same_certificates(
     scheme: str,
+    is_set: bool,
     authority: Authority,
     new_collector: Callable[[str], Collector],
     monkeypatch: pytest.MonkeyPatch,
@@ -126,9 +136,11 @@ async def test_traces_go_by_the_same_certificates(
     collector.up()
     config = ExporterConfig(
         otlp_endpoints=(collector.endpoint(),),
-        otlp_truststore_location=str(authority.file),
+        otlp_truststore_location=str(authority.file) if is_set else None,
         otlp_keystore_location=str(authority.issue()),
     )
+    if not is_set:
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     provider = open_tracer_provider(config, {})
     provider.get_tracer("test").start_span("a").end()
     assert await trio.to_thread.run_sync(provider.force_flush)

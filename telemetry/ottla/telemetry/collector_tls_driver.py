@@ -9,6 +9,7 @@ import logging
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,18 @@ class CollectorTls:
                 "from other users by its mode",
             )
         return material, client_context(self._config, material)
+
+
+def system_trust() -> str | None:
+    """Return the file or directory of the CAs that this machine trusts (or SSL_CERT_FILE)."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath
+
+
+def system_certificates() -> bytes | None:
+    """Return the CAs that this machine trusts as PEM; None where they are in no one file."""
+    path = ssl.get_default_verify_paths().cafile
+    return None if path is None else Path(path).read_bytes()
 
 
 def renewed(tls: CollectorTls, make: Callable[[], "SpanExporter"]) -> "SpanExporter":

@@ -13,6 +13,7 @@ import trio
 from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
+from ottla.telemetry.collector_tls_driver import system_trust
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -88,20 +89,25 @@ def _span_exporter(endpoint: OtlpEndpoint, config: ExporterConfig) -> "SpanExpor
 
     return OTLPSpanExporter(
         endpoint=f"{endpoint}/v1/traces",
-        # Files are read for each connection that is made.
-        certificate_file=config.otlp_truststore_location or None,
+        # Files are read for each connection that is made; requests has CAs of its own else.
+        certificate_file=config.otlp_truststore_location or system_trust(),
         client_certificate_file=config.otlp_keystore_location or None,
-        session=_session_without_environment() if config.otlp_truststore_location else None,
+        session=_session_to(str(endpoint)),
         headers=dict(config.otlp_headers),
         timeout=config.otlp_timeout_ms / 1_000,
         compression=Compression(config.otlp_compression),
     )
 
 
-def _session_without_environment() -> "Session":
-    """Return a session for which REQUESTS_CA_BUNDLE does not prevail over whom settings trust."""
+def _session_to(url: str) -> "Session":
+    """Return a session that uses the environment's proxy and nothing else of it.
+
+    REQUESTS_CA_BUNDLE would prevail over whom settings trust.
+    """
     from requests import Session
+    from requests.utils import get_environ_proxies
 
     session = Session()
     session.trust_env = False
+    session.proxies = get_environ_proxies(url)
     return session

@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # it ships none
 
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
-from ottla.telemetry.collector_tls_driver import CollectorTls, renewed
+from ottla.telemetry.collector_tls_driver import CollectorTls, renewed, system_certificates
 from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.otlp_outcomes import sent
 
@@ -120,7 +120,9 @@ def span_exporter(endpoint: OtlpEndpoint, config: ExporterConfig) -> "SpanExport
 def _credentials_of(tls: CollectorTls) -> grpc.ChannelCredentials:
     material = tls.material
     parts = (material.trusted, material.key, material.chain)
-    return grpc.ssl_channel_credentials(*(part.encode() or None for part in parts))
+    trusted, key, chain = (part.encode() or None for part in parts)
+    # gRPC brings CAs of its own, which are not those of the machine.
+    return grpc.ssl_channel_credentials(trusted or system_certificates(), key, chain)
 
 
 def _address_of(endpoint: OtlpEndpoint) -> str:
