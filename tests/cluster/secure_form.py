@@ -51,11 +51,12 @@ NOT_SECURED = {
     "test_documented_examples": "the documents' programs have no settings of a login",
     "test_kafka_streams": "Java's programs are given no settings of a login",
     "test_kafka_tools": "Java's programs are given no settings of a login",
+    "test_aiokafka_writes_and_reads_everything": "its program is given no settings of a login",
     "test_copies_under_kills": "the copiers are programs that are given no settings of a login",
     "test_zombies": "the copiers are programs that are given no settings of a login",
     "test_streams_word_count": "Java's programs are given no settings of a login",
 }
-"""Modules that are skipped in this form, and why."""
+"""Modules and tests that are skipped in this form, and why."""
 
 
 class SharedSecurity:
@@ -154,6 +155,7 @@ if SHARED is not None:
 def skip_what_cannot_apply(items: list[pytest.Item]) -> None:
     """Skip what has no meaning on clusters that are all secure."""
     for item in items:
-        reason = NOT_SECURED.get(item.path.stem)
+        name = item.name.partition("[")[0]
+        reason = NOT_SECURED.get(item.path.stem) or NOT_SECURED.get(name)
         if IS_SECURE and reason is not None and "tests/cluster" in str(item.path):
             item.add_marker(pytest.mark.skip(reason=f"OTTLA_CLUSTERS=secure: {reason}"))
