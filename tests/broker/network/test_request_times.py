@@ -24,7 +24,7 @@ def test_what_its_handler_answers_has_local_time_only() -> None:
     times, watch = RequestTimes(), Stopwatch()
     started_ns = watch.now_ns
     watch.pass_ms(4)
-    times.note(times.of(METADATA, 9), started_ns, 0, watch.now_ns)
+    times.of(METADATA, 9).note(started_ns, 0, watch.now_ns)
 
     for name in ("localtimems", "totaltimems"):
         summary = told(times, name)["Metadata",]
@@ -42,7 +42,7 @@ def test_what_waits_has_remote_time_too() -> None:
     watch.pass_ms(1)
     handled_ns = watch.now_ns
     watch.pass_ms(20)
-    times.note(times.of(FETCH, 17), started_ns, handled_ns, watch.now_ns)
+    times.of(FETCH, 17).note(started_ns, handled_ns, watch.now_ns)
 
     sums = {
         name: told(times, name)["Fetch",].value_sum  # type: ignore[attr-defined]
@@ -54,10 +54,10 @@ def test_what_waits_has_remote_time_too() -> None:
 def test_fetches_are_told_of_consumers_of_followers_and_of_all() -> None:
     times = RequestTimes()
     for _ in range(3):
-        times.note(times.of(FETCH, 17), 0, 0, 0)
-    times.note(times.of(FETCH, 12), 0, 0, 0)
+        times.of(FETCH, 17).note(0, 0, 0)
+    times.of(FETCH, 12).note(0, 0, 0)
     for _ in range(5):
-        times.note(times.of_followers(17), 0, 0, 0)
+        times.of_followers(17).note(0, 0, 0)
 
     assert told(times, "requests_total") == {
         ("FetchConsumer", "17"): 3,
@@ -75,7 +75,7 @@ def test_fetches_are_told_of_consumers_of_followers_and_of_all() -> None:
 
 def test_without_a_stopwatch_requests_are_counted_and_take_no_time() -> None:
     times = RequestTimes()
-    times.note(times.of(METADATA, 9), 0, 0, 0)
+    times.of(METADATA, 9).note(0, 0, 0)
 
     assert told(times, "requests_total") == {("Metadata", "9"): 1}
     assert told(times, "totaltimems")["Metadata",].value_sum == 0  # type: ignore[attr-defined]

@@ -27,21 +27,22 @@ Growing faster copies less, growing slower holds less for who sends the beginnin
 class HeldBytes:
     """A window `[start, end)` of one bytearray; empty, it holds no memory."""
 
-    __slots__ = ("_buffer", "_end", "_start")
+    __slots__ = ("_buffer", "_start", "end")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._start = 0
-        self._end = 0
+        self.end = 0
+        """Where the window ends; 0 while nothing is held."""
 
     def __len__(self) -> int:
         """Return how many bytes are held."""
-        return self._end - self._start
+        return self.end - self._start
 
     @property
     def view(self) -> memoryview:
         """The bytes held, by reference."""
-        return memoryview(self._buffer)[self._start : self._end]
+        return memoryview(self._buffer)[self._start : self.end]
 
     @property
     def capacity_bytes(self) -> int:
@@ -51,10 +52,10 @@ class HeldBytes:
     def append(self, data: memoryview) -> None:
         """Hold a copy of more bytes."""
         size = len(data)
-        if len(self._buffer) - self._end < size:
+        if len(self._buffer) - self.end < size:
             self._move(max(len(self) + size, HELD_BYTES_MIN))
-        self._buffer[self._end : self._end + size] = data
-        self._end += size
+        self._buffer[self.end : self.end + size] = data
+        self.end += size
 
     def window(self, wanted_bytes: int) -> memoryview:
         """Return free room behind the bytes held, to be received into, then told by `advance`.
@@ -63,11 +64,11 @@ class HeldBytes:
         """
         missing_bytes = wanted_bytes - len(self)
         assert missing_bytes > 0
-        return memoryview(self._buffer)[self._end : self._end + missing_bytes]
+        return memoryview(self._buffer)[self.end : self.end + missing_bytes]
 
     def capacity_for(self, wanted_bytes: int) -> int:
         """Return the capacity with which some of `wanted_bytes` in all can be received."""
-        if self._end < len(self._buffer):
+        if self.end < len(self._buffer):
             return len(self._buffer)
         held_bytes = len(self)
         growth = GROWTH if GROWTH * held_bytes <= LARGE_BYTES else GROWTH_OF_LARGE
@@ -75,32 +76,32 @@ class HeldBytes:
 
     def grow(self, capacity_bytes: int) -> None:
         """Go on in a buffer of what `capacity_for` returned."""
-        if self._end == len(self._buffer):
+        if self.end == len(self._buffer):
             self._move(capacity_bytes)
 
     def advance(self, size: int) -> None:
         """Count bytes that were received into the window."""
-        self._end += size
-        assert self._end <= len(self._buffer)
+        self.end += size
+        assert self.end <= len(self._buffer)
 
     def consume(self, size: int) -> None:
         """Drop the first bytes; with none left, the buffer is given up."""
         self._start += size
-        assert self._start <= self._end
-        if self._start == self._end:
+        assert self._start <= self.end
+        if self._start == self.end:
             self.clear()
 
     def clear(self) -> None:
         """Drop everything.  Views into the buffer keep it alive for themselves."""
         self._buffer = bytearray()
-        self._start = self._end = 0
+        self._start = self.end = 0
 
     def _move(self, capacity_bytes: int) -> None:
         """Go on in a new buffer."""
         held = self.view
         self._buffer = bytearray(capacity_bytes)
-        self._start, self._end = 0, len(held)
-        self._buffer[: self._end] = held
+        self._start, self.end = 0, len(held)
+        self._buffer[: self.end] = held
 
 
 GATHER_COUNT_MAX = 64

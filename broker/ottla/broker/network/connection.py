@@ -181,7 +181,7 @@ class Connection:
         Raises ProtocolError when they are not Kafka's protocol: the connection must be closed.
         """
         self.last_active_ms = now_ms
-        if len(self._held):
+        if self._held.end:
             self._hold(data)
             self._take_up_held(now_ms)
             return
@@ -215,7 +215,7 @@ class Connection:
             self._muted_until_ms = None
         if self._guard is not None:
             self._guard.part(now_ms)
-        if len(self._held) and not self.is_closed:
+        if self._held.end and not self.is_closed:
             self._take_up_held(now_ms)
 
     def on_eof(self) -> None:
@@ -251,7 +251,7 @@ class Connection:
     def awaits_resume(self) -> bool:
         """Whether `resume` has something to do: sending alone would leave it undone."""
         is_parting = self._guard is not None and self._guard.is_parting
-        return len(self._held) > 0 or self._muted_until_ms is not None or is_parting
+        return self._held.end > 0 or self._muted_until_ms is not None or is_parting
 
     @property
     def in_flight_count(self) -> int:
@@ -345,13 +345,12 @@ class Connection:
         """Move the answers whose turn has come to the output, and let take-up resume."""
         responses = self._responses
         if slot.times is not None:
-            request_times = self._dispatcher.times
             now_ns = self._clock.now_ns()
-            request_times.note(slot.times, slot.started_ns, slot.handled_ns, now_ns)
-            if not responses.is_next(slot):
+            slot.times.note(slot.started_ns, slot.handled_ns, now_ns)
+            if responses.slots[0] is not slot:
                 slot.answered_ns = now_ns
             if slot.error_code:
-                request_times.note_refusal(slot.header.api_key, slot.error_code)
+                self._dispatcher.times.note_refusal(slot.header.api_key, slot.error_code)
         if self._awaited is slot:
             self._awaited = None
         if slot.closes_connection:
@@ -417,7 +416,7 @@ class Connection:
     def _may_take_up(self) -> bool:
         return (
             self._awaited is None
-            and len(self._responses) < self._limits.requests_in_flight_max
+            and len(self._responses.slots) < self._limits.requests_in_flight_max
             and (not self.output.byte_count or self._may_owe_more)
             and self._muted_until_ms is None
             and not self._takes_no_more
@@ -485,7 +484,7 @@ class Connection:
             return
         header = decode_request_header(frame)
         slot = ResponseSlot(self, header, started_ns)
-        self._responses.append(slot)
+        self._responses.slots.append(slot)
         self.request_count += 1
         result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
         if result is None:
@@ -494,7 +493,7 @@ class Connection:
                 if header.api_key not in OVERTAKEN:
                     self._awaited = slot
         elif isinstance(result, Message):
-            slot.complete(result)
+            slot.complete_as(result, header.api_version)
         else:
             slot.handled_ns = self._clock.now_ns()
             assert self._awaited is None
@@ -514,7 +513,7 @@ class Connection:
         if answer is None:
             return False
         slot = ResponseSlot(self, answer.header)
-        self._responses.append(slot)
+        self._responses.slots.append(slot)
         parts_at_ms = guard.answer(slot, answer)
         if parts_at_ms is not None:
             self._takes_no_more = True

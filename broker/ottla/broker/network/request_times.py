@@ -60,6 +60,15 @@ class Times:
         self.answer_sent = Histogram(BOUNDS_NS)
         """These are of the few answers that could not leave at once."""
 
+    def note(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
+        """Count an answer that is ready now; `handled_ns` is 0 where its handler gave it."""
+        if handled_ns:
+            self.local.observe(handled_ns - started_ns)
+            self.remote.observe(now_ns - handled_ns)
+            self.total.observe(now_ns - started_ns)
+        else:
+            self.prompt.observe(now_ns - started_ns)
+
 
 class Timed(NamedTuple):
     """A kind of request as dashboards see it, and the times that are its own."""
@@ -90,15 +99,6 @@ class RequestTimes:
         if found is None:
             found = self._of_followers[version] = Times()
         return found
-
-    def note(self, times: Times, started_ns: int, handled_ns: int, now_ns: int) -> None:
-        """Count an answer that is ready now; `handled_ns` is 0 where its handler gave it."""
-        if handled_ns:
-            times.local.observe(handled_ns - started_ns)
-            times.remote.observe(now_ns - handled_ns)
-            times.total.observe(now_ns - started_ns)
-        else:
-            times.prompt.observe(now_ns - started_ns)
 
     def note_refusal(self, api_key: int, code: int) -> None:
         """Count a refusal of a request, or of a partition of it."""

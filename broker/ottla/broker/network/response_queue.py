@@ -232,10 +232,11 @@ class ResponseSlot:
 class ResponseQueue:
     """Slots in request order, and the chunks that may leave already."""
 
-    __slots__ = ("_slots", "is_closing", "last_times", "late", "one_piece_bytes")
+    __slots__ = ("is_closing", "last_times", "late", "one_piece_bytes", "slots")
 
     def __init__(self) -> None:
-        self._slots: deque[ResponseSlot] = deque()
+        self.slots: deque[ResponseSlot] = deque()
+        """Requests whose answers have not had their turn, the oldest first."""
         self.is_closing = False
         self.one_piece_bytes = 0
         """Of the answers that moved to the output, those without records: whoever sees the output
@@ -247,29 +248,24 @@ class ResponseQueue:
 
     def __len__(self) -> int:
         """Return how many requests still wait for their answer's turn."""
-        return len(self._slots)
+        return len(self.slots)
 
     def __contains__(self, slot: ResponseSlot) -> bool:
         """Return whether a request still waits for its answer's turn."""
-        return slot in self._slots
-
-    def is_next(self, slot: ResponseSlot) -> bool:
-        """Return whether no answer before this one is missing."""
-        return self._slots[0] is slot
-
-    def append(self, slot: ResponseSlot) -> None:
-        """Give a new request its place."""
-        self._slots.append(slot)
+        return slot in self.slots
 
     def take_ready(self, output: "deque[Chunk]") -> int:
         """Move the bytes of every answer whose turn has come to `output`; return their sum.
 
         Stops for good behind an answer that closes the connection.
         """
-        slots = self._slots
+        slots = self.slots
         byte_count = 0
-        while slots and slots[0].is_done and not self.is_closing:
-            slot = slots.popleft()
+        while slots and not self.is_closing:
+            slot = slots[0]
+            if not slot.is_done:
+                break
+            slots.popleft()
             self.last_times = slot.times
             if slot.answered_ns:
                 self.late.append(slot)
@@ -286,7 +282,7 @@ class ResponseQueue:
 
     def take_open(self) -> "deque[ResponseSlot]":
         """Return every slot and forget it: the connection has closed."""
-        slots, self._slots = self._slots, deque()
+        slots, self.slots = self.slots, deque()
         return slots
 
 
