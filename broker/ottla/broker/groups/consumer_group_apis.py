@@ -4,7 +4,7 @@ A handler checks what needs no group and passes the request on; the answer leave
 is committed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ottla.broker.groups.consumer_group import CONSUMER
 from ottla.broker.groups.consumer_member import (
@@ -99,11 +99,12 @@ def check_heartbeat(
         )
     if len(request.subscribed_topic_names or ()) > LISTED_COUNT_MAX:
         raise _invalid(f"SubscribedTopicNames has more than {LISTED_COUNT_MAX} names.")
-    if sum(len(one.partitions) + 1 for one in request.topic_partitions or ()) > OWNED_COUNT_MAX:
+    owned = request.topic_partitions
+    if owned and sum(len(one.partitions) + 1 for one in owned) > OWNED_COUNT_MAX:
         raise _invalid(f"TopicPartitions has more than {OWNED_COUNT_MAX} partitions.")
     if len(request.instance_id or "") > INSTANCE_ID_LENGTH_MAX:
         raise _invalid(f"InstanceId has more than {INSTANCE_ID_LENGTH_MAX} characters.")
-    if any(len(text) > TEXT_LENGTH_MAX for text in _texts_of(request)):
+    if max(map(len, _texts_of(request))) > TEXT_LENGTH_MAX:
         raise _invalid(f"No text may have more than {TEXT_LENGTH_MAX} characters.")
 
 
@@ -128,8 +129,6 @@ def _invalid(reason: str) -> RefusedError:
     return RefusedError(ErrorCode.INVALID_REQUEST, reason)
 
 
-def _texts_of(request: ConsumerGroupHeartbeatRequest) -> Iterator[str]:
-    """Yield what goes into keys of records as it is; a flexible version sets it no bound."""
-    yield request.member_id
-    yield request.rack_id or ""
-    yield request.subscribed_topic_regex or ""
+def _texts_of(request: ConsumerGroupHeartbeatRequest) -> list[str]:
+    """Return what goes into keys of records as it is; a flexible version sets it no bound."""
+    return [request.member_id, request.rack_id or "", request.subscribed_topic_regex or ""]

@@ -146,7 +146,7 @@ class ConsumerRebalancer:
         self._check_subscription(request)
         member, replaced = self._find(group, beat, owned)
         described = _described(member, beat)
-        if described != member:
+        if described is not member and described != member:
             self._changes.check(group, described)
         if replaced is not None:
             self._changes.check(group, member)
@@ -200,7 +200,7 @@ class ConsumerRebalancer:
         """Take in how a member describes itself now; other topics raise the group's epoch."""
         is_new = member.member_id not in group.members
         topics = group.topics_of(member)
-        if is_new or described != member:
+        if is_new or (described is not member and described != member):
             self._changes.describe(group, described)
         is_group_touched = False
         if described.subscribed_regex != member.subscribed_regex:
@@ -290,7 +290,7 @@ class ConsumerRebalancer:
             owner_epoch_of=group.owner_epoch_of,
             owned=owned,
         )
-        if moved != member:
+        if moved is not member and moved != member:
             self._changes.place(group, moved)
             self._time_revocation(group, moved, now)
         return moved

@@ -18,6 +18,9 @@ class TimerKind(Enum):
     REVOCATION = "revocation"
     """One member of the consumer protocol, to give partitions up."""
 
+    # Enum's own hash is a call of Python's, two of them in each heartbeat.
+    __hash__ = object.__hash__
+
 
 class TimerName(NamedTuple):
     """One deadline of a group."""
