@@ -4,6 +4,7 @@ import random
 import tracemalloc
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
@@ -125,6 +126,15 @@ def test_a_message_that_ends_at_any_earlier_byte_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_message_behind_4_kib_is_read_as_one_that_stands_alone(name: str) -> None:
+    before = codec.SMALL_BYTES_MAX + 1
+    for version, message in examples(name):
+        data = codec.encode(message, version)
+        found = codec.decode(BY_NAME[name], version, bytes(before) + data, before)
+        assert found == codec.decode(BY_NAME[name], version, data)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_message_with_bytes_behind_it_is_refused(name: str) -> None:
     for version, message in examples(name):
         with pytest.raises(ProtocolError):
@@ -143,8 +153,22 @@ def test_flipped_bits_make_another_message_or_a_protocol_error_and_nothing_else(
             assert_no_other_error(BY_NAME[name], version, bytes(flipped))
 
 
+COMPILED: set[tuple[str, int]] = set()
+
+
+def compile_decoders(kind: type[Message], version: int) -> None:
+    """Have both decode functions made, whose memory is not the input's."""
+    if (kind.__name__, version) in COMPILED:
+        return
+    COMPILED.add((kind.__name__, version))
+    for size in (1, codec.SMALL_BYTES_MAX + 1):
+        with suppress(ProtocolError):
+            codec.decode(kind, version, bytes(size))
+
+
 def assert_no_other_error(kind: type[Message], version: int, data: bytes) -> None:
     """Decode, and hold what was allocated meanwhile against the size of the input."""
+    compile_decoders(kind, version)
     tracemalloc.start()
     try:
         codec.decode(kind, version, data)
@@ -379,5 +403,5 @@ def test_the_table_of_known_ids_is_bounded() -> None:
 
 def test_the_compiled_source_can_be_read() -> None:
     text = codec.source(ProduceRequest, 9)
-    assert text.startswith("def decode(data, p, end, left):")
+    assert text.startswith("def decode(data, p, end, left, view):")
     assert "def encode(m, out, records):" in text

@@ -1,11 +1,13 @@
 """Writes the source of one straight decode function for one message and version.
 
-The function is `decode(data, p, end, left) -> (message, p)`: `p` walks, runs of fields of a fixed
-size (with the length byte of what follows them) are one `unpack_from`, structs are inlined, and the
-elements of all arrays may take `left` bytes of memory.  It may
-raise IndexError, `struct.error` and UnicodeDecodeError for bytes that end too early or are no text;
-`codec.decode` turns those into ProtocolError.  A count is checked against the bytes left, by the
-smallest encoding of one element, before anything is made for it.
+The function is `decode(data, p, end, left, view) -> (message, p)`: `p` walks, runs of fields of a
+fixed size (with the length byte of what follows them) are one `unpack_from`, structs are inlined,
+and the elements of all arrays may take `left` bytes of memory.  `data` is the whole `view`, or a
+copy of it as bytes where it is small: each access to bytes costs half.  Records are always taken
+from the view.  The function may raise IndexError, `struct.error` and UnicodeDecodeError for bytes
+that end too early or are no text; `codec.decode` turns those into ProtocolError.  A count is
+checked against the bytes left, by the smallest encoding of one element, before anything is made for
+it.
 """
 
 from ottla.model.limits import KIB
@@ -23,10 +25,16 @@ WORD_BYTES = 4
 """Numbers of at least this size need no such bound: a list of them is twice their bytes."""
 
 
-def decoder_source(schema: MessageSchema, version: int) -> FunctionSource:
-    """Write the decode function of a version, with the names it needs."""
+def decoder_source(
+    schema: MessageSchema, version: int, *, is_small: bool = False
+) -> FunctionSource:
+    """Write the decode function of a version, with the names it needs.
+
+    That of small messages takes bytes, the other one a view.
+    """
     writer = _Decoder(schema, version)
-    writer.line("def decode(data, p, end, left):")
+    writer.is_small = is_small
+    writer.line("def decode(data, p, end, left, view):")
     writer.depth += 1
     root = writer.struct(schema.root, schema.root.name)
     writer.flush()
@@ -36,6 +44,9 @@ def decoder_source(schema: MessageSchema, version: int) -> FunctionSource:
 
 class _Decoder(FunctionSource):
     """Owns the source text, and the fixed-size reads that are not written yet."""
+
+    is_small = False
+    """Whether `data` is bytes."""
 
     def read(self, code: str, target: str) -> None:
         """Put a read of a fixed size behind the others; `flush` makes them one."""
@@ -151,14 +162,16 @@ class _Decoder(FunctionSource):
             self.read("B", size)
             self.flush()
             self.line(f"if {size} > 127: {size}, p = more_uvarint(data, p, {size})")
-            self.line(f"{size} -= 1")
+            self.line(f"if not {size}:")
         else:
             self.read("h" if kind.startswith("string") else "i", size)
             self.flush()
-        self.line(f"if {size} < 0:")
+            self.line(f"if {size} < 0:")
         self.line(f"    {target} = None" if is_nullable else f'    raise is_null("{where}")')
         self.line("else:")
         self.depth += 1
+        if self.is_compact(kind):
+            self.line(f"{size} -= 1")
         return size
 
     def sized(self, kind: str, target: str, where: str, *, is_nullable: bool) -> None:
@@ -167,9 +180,13 @@ class _Decoder(FunctionSource):
         stop = self.variable("e")
         self.line(f"{stop} = p + {size}")
         self.line(f'if {stop} > end: raise too_long("{where}")')
-        value = {"bytes": f"bytes(data[p:{stop}])", "records": f"data[p:{stop}]"}.get(
-            kind, f'str(data[p:{stop}], "utf-8")'
-        )
+        part = f"data[p:{stop}]"
+        if kind == "records":
+            value = f"view[p:{stop}]"
+        elif kind == "bytes":
+            value = part if self.is_small else f"bytes({part})"
+        else:
+            value = f"{part}.decode()" if self.is_small else f'str({part}, "utf-8")'
         self.line(f"{target} = {value}")
         self.line(f"p = {stop}")
         self.depth -= 1

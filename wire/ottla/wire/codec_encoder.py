@@ -36,7 +36,10 @@ class _Encoder(FunctionSource):
         self.pending = []
 
     def write_pending(self, pending: list[tuple[str, str]]) -> None:
-        """Write these values as one `pack`; code `x` is a zero byte that has no value."""
+        """Write these values as one `pack`.
+
+        Code `x` is a zero byte that has no value, `L` a length below 128.
+        """
         if not pending:
             return
         codes = "".join(code for code, _ in pending)
@@ -44,7 +47,10 @@ class _Encoder(FunctionSource):
         if not values:
             self.line(f"{self.writer}({bytes(len(codes))!r})")
             return
-        pack, _ = self.packer("pack", codes)
+        if codes == "L":
+            self.line(f"{self.writer}(ONE_BYTE[{values}])")
+            return
+        pack, _ = self.packer("pack", codes.replace("L", "B"))
         self.line(f"{self.writer}({pack}({values}))")
 
     def either(self, condition: str, when: list[tuple[str, str]], otherwise: str) -> None:
@@ -83,9 +89,13 @@ class _Encoder(FunctionSource):
 
     def tags(self, tagged: list[Field], value: str, where: str) -> None:
         """Write the tagged fields that are set, each with its tag and size, in order of tag."""
+        are_set = " or ".join(is_set(field, f"{value}.{field.name}") for field in tagged)
+        self.line(f"if {are_set}:")
+        self.depth += 1
+        pending, self.pending = self.pending, []
+        self.write_pending(pending)
         written = self.variable("t")
         self.line(f"{written} = []")
-        pending, self.pending = self.pending, []
         outer = self.writer
         for field in tagged:
             assert field.type != "records", "records in a tagged field would have to be copied"
@@ -101,10 +111,14 @@ class _Encoder(FunctionSource):
             self.line(f"{written}.append({parts})")
             self.depth -= 1
         self.writer = outer
-        self.pending = pending
         # Three parts a tag: its number, its size, its value.
         count = f"write_uvarint(len({written}) // 3)"
-        self.either(f"not {written}", [("x", "")], f'{self.writer}({count} + b"".join({written}))')
+        self.line(f'{self.writer}({count} + b"".join({written}))')
+        self.depth -= 1
+        self.line("else:")
+        self.depth += 1
+        self.write_pending([*pending, ("x", "")])
+        self.depth -= 1
 
     def field(self, field: Field, value: str, where: str) -> None:
         """Write one field of this version."""
@@ -149,7 +163,7 @@ class _Encoder(FunctionSource):
         self.line(f"{size} = {count}")
         if is_compact:
             more = f"{self.writer}(write_uvarint({size}))"
-            self.either(f"{size} < 128", [("B", size)], more)
+            self.either(f"{size} < 128", [("L", size)], more)
         else:
             self.put("h" if kind.startswith("string") else "i", size)
 
@@ -199,6 +213,8 @@ def is_set(field: Field, value: str) -> str:
         return f"{value} is not None"
     if field.struct is not None and not field.is_array:
         return " or ".join(is_set(inner, f"{value}.{inner.name}") for inner in field.struct.fields)
+    if field.is_array and field.default is not None:
+        return f"{value} or {value} is None"
     return f"{value} != {default_text(field)}"
 
 

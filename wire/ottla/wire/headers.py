@@ -88,7 +88,7 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
             at += length
             if at > len(view):
                 raise ProtocolError("client_id is longer than the frame")
-            client_id = str(view[_FIXED.size : at], "utf-8")
+            client_id = view[_FIXED.size : at].tobytes().decode()
         if api_version >= flexible_from:
             # One byte says that there is none, as in almost every request.
             if view[at]:
