@@ -367,3 +367,18 @@ async def test_a_run_of_records_keeps_its_place(ottla_cluster: ClusterUnderTest)
         assert await values_of(ottla_cluster.bootstrap, 5) == [6, 7, 7, 7, 8]
 
     await in_asyncio(program)
+
+
+async def test_many_records_cross_over_in_one_call(ottla_cluster: ClusterUnderTest) -> None:
+    async def program() -> None:
+        async with open_producer(ottla_cluster.bootstrap) as producer:
+            await producer.send("numbers", b"first")
+            sent = await producer.send_many("numbers", (b"%d" % one for one in range(2_000)))
+            told = await sent
+            assert sent.is_settled and sent.failures == {} and sent.record_count == 2_000
+            assert told[0].offset == 1
+            assert [at for batch in told for at in batch.positions] == list(range(2_000))
+            with pytest.raises(TypeError, match="one value"):
+                await producer.send_many("numbers", b"text")  # type: ignore[arg-type]
+
+    await in_asyncio(program)

@@ -13,6 +13,7 @@ from ottla.client import (
     PendingCommit,
     Producer,
     ProducerTransaction,
+    SentRecords,
     aio,
 )
 
@@ -20,13 +21,14 @@ PAIRS = [
     (Producer, aio.AioProducer),
     (ProducerTransaction, aio.AioTransaction),
     (Delivery, aio.AioDelivery),
+    (SentRecords, aio.AioSentRecords),
     (Consumer, aio.AioConsumer),
     (PendingCommit, aio.AioPendingCommit),
     (Admin, aio.AioAdmin),
 ]
 OWN_USE = {
-    "accepts", "act", "cluster", "discard", "is_watched", "leave", "link_class", "run", "settle",
-    "settled", "take", "tenure", "watch", "when_settled",
+    "accepts", "act", "add", "cluster", "discard", "is_watched", "leave", "link_class", "run",
+    "settle", "settled", "take", "tenure", "watch", "when_settled",
 }  # fmt: skip
 """What the docstrings call the client's own, and callbacks, for which asyncio has tasks."""
 

@@ -373,3 +373,33 @@ async def test_producers_that_follow_each_other_are_one_to_the_broker(
     assert sorted(one.producer_epoch for one in known) == [0, 4]
     found = (await read_all(bootstrap, "t"))[0]
     assert sorted(record.value for record in found) == [b"%d" % number for number in range(6)]
+
+
+async def test_many_records_go_where_single_ones_go_and_are_reported_by_batch(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    keys = random_keys(3_000)
+    config = ProducerConfig(batch_bytes=4_000, buffer_bytes_max=20_000)
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        for topic in ("one", "many"):
+            await admin.create_topic(topic, partition_count=PARTITION_COUNT)
+    async with open_producer(ottla_cluster.bootstrap, config) as producer:
+        with trio.fail_after(60):
+            for key in keys:
+                await producer.send("one", b"v" + key, key=key)
+            pairs = ((key, b"v" + key) for key in keys)
+            told = await (await producer.send_many("many", pairs))
+            with pytest.raises(TypeError, match="records\\[2999\\]"):
+                await producer.send_many("many", [b"x"] * 2_999 + ["text"])  # type: ignore[list-item]
+            with pytest.raises(RefusedError, match="there is no partition"):
+                await producer.send_many("many", [b"x"], partition=99)
+    one = await read_all(ottla_cluster.bootstrap, "one", PARTITION_COUNT)
+    many = await read_all(ottla_cluster.bootstrap, "many", PARTITION_COUNT)
+    for partition in range(PARTITION_COUNT):
+        assert [(r.key, r.value) for r in many[partition]] == [
+            (r.key, r.value) for r in one[partition]
+        ]
+    for batch in told:
+        for offset, position in enumerate(batch.positions, batch.offset):
+            assert many[batch.partition][offset].key == keys[position]
+    assert sorted(at for batch in told for at in batch.positions) == list(range(3_000))

@@ -76,6 +76,24 @@ def ottla_produce(work: ClientWork) -> dict[str, float]:
     return trio.run(write)
 
 
+def ottla_produce_many(work: ClientWork) -> dict[str, float]:
+    """Write with our own client, many records a call."""
+
+    async def write() -> dict[str, float]:
+        config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
+        payload = os.urandom(work.record_bytes)
+        async with open_producer(work.bootstrap, config) as producer:
+            await (await producer.send(work.topic, payload))
+            watch = Stopwatch()
+            for done in range(0, work.count, CONSUME_AT_ONCE):
+                count = min(CONSUME_AT_ONCE, work.count - done)
+                await producer.send_many(work.topic, [payload for _ in range(count)])
+            await producer.flush()
+            return watch.figures()
+
+    return trio.run(write)
+
+
 def ottla_consume(work: ClientWork) -> dict[str, float]:
     """Read with our own client."""
 
@@ -193,6 +211,8 @@ def aiokafka_consume(work: ClientWork) -> dict[str, float]:
 WORKS: dict[tuple[str, str], Callable[[ClientWork], dict[str, float]]] = {
     ("ottla", "produce"): ottla_produce,
     ("ottla", "consume"): ottla_consume,
+    ("ottla many", "produce"): ottla_produce_many,
+    ("ottla many", "consume"): ottla_consume,
     ("confluent-kafka", "produce"): confluent_produce,
     ("confluent-kafka", "consume"): confluent_consume,
     ("aiokafka", "produce"): aiokafka_produce,

@@ -16,7 +16,8 @@ from ottla.bench.load import Load
 from ottla.bench.topics import RunTopics
 from ottla.client import ErrorCode, RefusedError
 
-CLIENTS = ("ottla", "confluent-kafka", "aiokafka")
+CLIENTS = ("ottla", "ottla many", "confluent-kafka", "aiokafka")
+"""Who takes turns; "ottla many" is our client with `send_many`."""
 KINDS = ("produce", "consume")
 RECORD_BYTES = (100, 1_000)
 RUN_TIMEOUT_S = 300

@@ -17,7 +17,7 @@ from trio import WouldBlock
 from ottla.client.admin import Admin
 from ottla.client.admin import open_admin as open_trio_admin
 from ottla.client.aio_consumer import AioConsumer, AioPendingCommit
-from ottla.client.aio_producer import AioDelivery, AioProducer, AioTransaction
+from ottla.client.aio_producer import AioDelivery, AioProducer, AioSentRecords, AioTransaction
 from ottla.client.consumer import open_consumer as open_trio_consumer
 from ottla.client.network.aio_bridge import Bridge, asked, borrowed_thread, opened
 from ottla.client.network.trio_thread import ClientClosedError
@@ -175,6 +175,7 @@ __all__ = [
     "AioDelivery",
     "AioPendingCommit",
     "AioProducer",
+    "AioSentRecords",
     "AioTransaction",
     "ClientClosedError",
     "WouldBlock",

@@ -22,6 +22,8 @@ from ottla.client.groups.group_offsets import Committed
 from ottla.client.network.aio_bridge import Bridge, kept_open
 from ottla.client.network.trio_thread import Call, ClientClosedError, Kept, TrioThread
 from ottla.client.produce.delivery import Delivery, RecordMetadata
+from ottla.client.produce.many_records import BatchMetadata, ManyRecords, SentRecords
+from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.client.produce.record_run import RecordRun
 from ottla.client.producer import Producer
 from ottla.client.transactions.prepared_transactions import PreparedTransaction
@@ -125,6 +127,41 @@ class AioDelivery:
     def _leave(self, call: Call[None]) -> None:
         self._bridge._kept.on_close.pop(call, None)
         self._bridge._thread.post(call.settle, None, None)
+
+
+class AioSentRecords:
+    """The delivery reports of one call's records, to come: `await` them."""
+
+    __slots__ = ("_bridge", "_sent", "record_count")
+
+    def __init__(self, bridge: Bridge[Producer], sent: SentRecords) -> None:
+        self._bridge = bridge
+        self._sent = sent
+        self.record_count = sent.record_count
+        """How many records there are."""
+
+    def __await__(self) -> Any:
+        return self.wait().__await__()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of all records."""
+        return self._sent.is_settled
+
+    @property
+    def failures(self) -> dict[int, NotDeliveredError]:
+        """Why records were not delivered, by their numbers in the call, so far as is known."""
+        return self._sent.failures
+
+    def result(self) -> list[BatchMetadata]:
+        """Return where the records are; it must be settled."""
+        return self._sent.result()
+
+    async def wait(self) -> list[BatchMetadata]:
+        """Wait until it is known what became of all records."""
+        if self.is_settled:
+            return self.result()
+        return await self._bridge._run(self._sent.wait)
 
 
 class AioOutbox:
@@ -362,6 +399,31 @@ class AioProducer(Bridge[Producer]):
             await producer.send_run(topic, run, partition=partition, timestamp_ms=timestamp_ms)
 
         await self._run(ask)
+
+    async def send_many(
+        self,
+        topic: str,
+        records: ManyRecords,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> "AioSentRecords":
+        """Take many records, as `ottla.client.Producer.send_many` does; one switch for them all.
+
+        What is no list or tuple becomes one here: its iterator is of this thread.
+        """
+        producer = self._kept.value
+        if isinstance(records, bytes | bytearray | memoryview | str):
+            raise TypeError("records is one value; it must be many: a list of them")
+        many = records if isinstance(records, list | tuple) else list(records)
+
+        async def ask() -> SentRecords:
+            await self._outbox.emptied()
+            return await producer.send_many(
+                topic, many, partition=partition, timestamp_ms=timestamp_ms
+            )
+
+        return AioSentRecords(self, await self._run(ask))
 
     async def flush(self) -> None:
         """Send everything now; return when it is known what became of it all.

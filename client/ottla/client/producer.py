@@ -8,7 +8,8 @@ what is not delivered yet is dropped.
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NoReturn
 
@@ -21,6 +22,14 @@ from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity, record_bytes
 from ottla.client.produce.delivery import Delivery, settle_all
+from ottla.client.produce.many_records import (
+    Chunk,
+    ManyRecords,
+    ManyRecordsRun,
+    SentPart,
+    SentRecords,
+    chunks,
+)
 from ottla.client.produce.partitioner import Partitioner, StickyPartitions
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.produce.producer_link import ProducerLink
@@ -236,6 +245,90 @@ class Producer:
                 await self._wait_to_send(topic, run.next_bytes)
             elif self._gathered.extend(at, timestamp_ms, run, now_ms()):
                 self._ring(at)
+
+    async def send_many(
+        self,
+        topic: str,
+        records: ManyRecords,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SentRecords:
+        """Take many records, values or (key, value) pairs; await what is returned for the reports.
+
+        For much less CPU than `send` takes for each.  All have one time and no headers.  It waits,
+        and refuses, as `send` does: a record that is refused is named by its number, and nothing
+        of a list is taken then; of an iterator, and where waiting ends by an error, what came
+        before may be on its way.
+        """
+        check_place(topic, partition, timestamp_ms)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        if partition is not None and partition not in await self.partitions_of(topic):
+            raise _no_partition(topic, partition)
+        found = chunks(records, self._config.batch_bytes, self._config.request_bytes_max)
+        if isinstance(records, list | tuple):
+            # All are checked before one is taken.
+            checked = []
+            for chunk in found:
+                checked.append(chunk)
+                await trio.lowlevel.checkpoint()
+            found = iter(checked)
+        sent = SentRecords(timestamp_ms)
+        for chunk in found:
+            await trio.lowlevel.checkpoint()
+            partitions = await self.partitions_of(topic)
+            for number, positions in self._deal(topic, chunk, partition, partitions).items():
+                keys = chunk.keys and [chunk.keys[at - chunk.first] for at in positions]
+                values = [chunk.values[at - chunk.first] for at in positions]
+                run = ManyRecordsRun(keys, values)
+                at = TopicPartition(topic, number)
+                await self._take_run(at, timestamp_ms, run, positions, sent)
+        return sent
+
+    async def _take_run(
+        self,
+        at: TopicPartition,
+        timestamp_ms: int,
+        run: ManyRecordsRun,
+        positions: Sequence[int],
+        sent: SentRecords,
+    ) -> None:
+        while run.next_bytes:
+            if self._gathered.refusal is not None:
+                raise self._gathered.refusal
+            if not self._gathered.has_room(run.next_bytes):
+                await self._wait_to_send(at.topic, run.next_bytes)
+                continue
+            before = run.taken_count
+            if self._gathered.extend(at, timestamp_ms, run, now_ms()):
+                self._ring(at)
+            batch, count = self._gathered.newest(at), run.taken_count - before
+            part = positions[before : run.taken_count]
+            sent.add(SentPart(batch, batch.record_count - count, part))
+
+    def _deal(
+        self, topic: str, chunk: Chunk, partition: int | None, partitions: tuple[int, ...]
+    ) -> dict[int, Sequence[int]]:
+        """Return which records of a chunk go to which partition, as `send` would have it."""
+        everything = range(chunk.first, chunk.first + len(chunk.values))
+        if partition is not None:
+            return {partition: everything}
+        known = self._cluster.topics.get(topic)
+        available = (known and known.available) or partitions
+        if chunk.keys is None:
+            # In one piece, so that batches fill.
+            size_bytes = sum(map(len, filter(None, chunk.values)))
+            return {self._sticky.choose(topic, available, size_bytes): everything}
+        found: dict[int, Sequence[int]] = {}
+        dealt: dict[int, list[int]] = defaultdict(list)
+        for position, key, value in zip(everything, chunk.keys, chunk.values, strict=True):
+            number = self._partitioner.partition_of(key, len(partitions))
+            if number is None:
+                number = self._sticky.choose(topic, available, record_bytes(key, value, ()))
+            dealt[number].append(position)
+        found.update(dealt)
+        return found
 
     def _too_large(self, size_bytes: int) -> RefusedError:
         return RefusedError(

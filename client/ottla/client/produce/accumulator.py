@@ -145,6 +145,12 @@ class Accumulator:
         self.buffered_bytes += batch.extend(timestamp_ms, run, room_bytes)
         return is_new
 
+    def newest(self, partition: TopicPartition) -> ProducerBatch:
+        """Return the batch that took a partition's last record."""
+        batch = self._lanes[partition].newest
+        assert batch is not None
+        return batch
+
     def _lane(self, partition: TopicPartition) -> Lane:
         lane = self._lanes.get(partition)
         if lane is None:

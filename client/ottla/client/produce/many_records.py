@@ -1,0 +1,324 @@
+"""Records that are sent in one call: encoded many at a time, and what became of them, by batch.
+
+Records of one call have one timestamp.  Keyless ones are encoded without a step of Python for each:
+their parts are laid side by side and joined, a few calls for a whole batch.
+"""
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from typing import Any, NamedTuple, TypeAlias
+
+import trio
+
+from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
+from ottla.client.produce.producer_lane import NotDeliveredError, ProducerBatch
+from ottla.client.produce.record_arguments import bytes_or_none
+from ottla.client.produce.record_run import TakenRecords
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Offset
+from ottla.wire.batch_builder import (
+    NO_ATTRIBUTES,
+    NO_HEADERS,
+    NULL,
+    VARINT_COUNT,
+    VARINTS,
+    varint,
+)
+
+CHUNK_COUNT_MAX = 1_024
+"""Records that are checked and given partitions at a time, before others get their turn."""
+
+KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
+ManyRecords: TypeAlias = Iterable[bytes | KeyAndValue | None]
+WIDTH_BOUNDS = (64, 8_192, 1 << 20, 1 << 27, 1 << 34)
+"""Offset deltas below these take 1, 2, 3, 4, 5 bytes."""
+
+
+class Chunk(NamedTuple):
+    """Checked records: `keys` is None where none has a key."""
+
+    first: int
+    """How many of the call's records come before."""
+    keys: list[bytes | None] | None
+    values: list[bytes | None]
+
+
+def chunks(records: ManyRecords, chunk_bytes: int, record_bytes_max: int) -> Iterator[Chunk]:
+    """Yield checked records in portions; those of an iterator in portions of about `chunk_bytes`.
+
+    TypeError for a record that is neither bytes, None nor a (key, value) pair, RefusedError
+    MESSAGE_TOO_LARGE for one that is too large; both say which it is.
+    """
+    if isinstance(records, bytes | bytearray | memoryview | str):
+        raise TypeError("records is one value; it must be many: a list of them")
+    if isinstance(records, list | tuple):
+        for first in range(0, len(records), CHUNK_COUNT_MAX):
+            yield _checked(first, records[first : first + CHUNK_COUNT_MAX], record_bytes_max)
+        return
+    first, source = 0, iter(records)
+    while some := _portion(source, chunk_bytes):
+        yield _checked(first, some, record_bytes_max)
+        first += len(some)
+
+
+def _portion(source: Iterator[Any], chunk_bytes: int) -> list[Any]:
+    some: list[Any] = []
+    size_bytes = 0
+    for record in islice(source, CHUNK_COUNT_MAX):
+        some.append(record)
+        parts = record if isinstance(record, tuple) else (record,)
+        size_bytes += sum(len(part) for part in parts if isinstance(part, bytes))
+        if size_bytes >= chunk_bytes:
+            break
+    return some
+
+
+def _checked(first: int, some: Sequence[Any], record_bytes_max: int) -> Chunk:
+    if set(map(type, some)) == {bytes}:
+        chunk = Chunk(first, None, list(some))
+        if max(map(len, some)) + RECORD_OVERHEAD_BYTES <= record_bytes_max:
+            return chunk
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    for index, record in enumerate(some, first):
+        key, value = None, record
+        if isinstance(record, tuple | list):
+            if len(record) != 2:
+                raise TypeError(
+                    f"records[{index}] has {len(record)} parts; it must be (key, value)"
+                )
+            key, value = record
+        key = bytes_or_none(f"the key of records[{index}]", key)
+        value = bytes_or_none(f"records[{index}]", value)
+        size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+        if size_bytes > record_bytes_max:
+            raise RefusedError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"records[{index}] takes {size_bytes} bytes, max.request.size is "
+                f"{record_bytes_max}",
+            )
+        keys.append(key)
+        values.append(value)
+    return Chunk(first, keys if any(key is not None for key in keys) else None, values)
+
+
+class ManyRecordsRun:
+    """Records of one partition on their way into batches: a `RecordRun`."""
+
+    def __init__(self, keys: Sequence[bytes | None] | None, values: Sequence[bytes | None]) -> None:
+        self._keys = keys
+        self._values = values
+        self._sizes = [len(value or b"") for value in values]
+        if keys is not None:
+            self._sizes = [
+                size + len(key or b"") for size, key in zip(self._sizes, keys, strict=True)
+            ]
+        self._largest = max(self._sizes)
+        self._is_plain = keys is None and None not in values
+        self.taken_count = 0
+        """How many are in batches."""
+
+    @property
+    def next_bytes(self) -> int:
+        """The most that the next record takes; 0 where none is left."""
+        if self.taken_count == len(self._sizes):
+            return 0
+        return self._sizes[self.taken_count] + RECORD_OVERHEAD_BYTES
+
+    @property
+    def largest_bytes(self) -> int:
+        """The most that any of the records takes."""
+        return self._largest + RECORD_OVERHEAD_BYTES
+
+    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
+        """Encode as many records as fit into this room, at least one."""
+        first, left = self.taken_count, len(self._sizes) - self.taken_count
+        stamp = varint(timestamp_delta)
+        # Attributes, number of headers; key and value, and the record itself, with their lengths.
+        over = 2 + len(stamp) + len(varint(first_delta + left))
+        over += 3 * len(varint(self._largest + RECORD_OVERHEAD_BYTES))
+        ends = accumulate(self._sizes[first + at] + over for at in range(left))
+        count = max(1, bisect_right(list(ends), room_bytes))
+        self.taken_count += count
+        if self._is_plain:
+            return TakenRecords(self._join(first, count, first_delta, stamp), count)
+        return TakenRecords(self._append(first, count, first_delta, stamp), count)
+
+    def _append(self, first: int, count: int, delta: int, stamp: bytes) -> bytes:
+        keys = self._keys or [None] * len(self._values)
+        found: list[bytes] = []
+        last = first + count
+        some = zip(keys[first:last], self._values[first:last], strict=True)
+        for delta_now, (key, value) in enumerate(some, delta):
+            record = b"".join(
+                (
+                    NO_ATTRIBUTES,
+                    stamp,
+                    varint(delta_now),
+                    NULL if key is None else varint(len(key)),
+                    key or b"",
+                    NULL if value is None else varint(len(value)),
+                    value or b"",
+                    NO_HEADERS,
+                )
+            )
+            found.append(varint(len(record)))
+            found.append(record)
+        return b"".join(found)
+
+    def _join(self, first: int, count: int, delta: int, stamp: bytes) -> bytes:
+        """Return records without keys or nulls."""
+        found: list[bytes] = []
+        end = first + count
+        for width, bound in enumerate(WIDTH_BOUNDS, 1):
+            some = min(end - first, bound - delta)
+            if some > 0:
+                frames, sizes = _Frames(stamp, width), self._sizes[first : first + some]
+                parts: list[bytes | None] = [NO_HEADERS] * (5 * some)
+                parts[0::5] = map(frames.__getitem__, sizes)
+                parts[1::5] = _deltas(delta, some)
+                parts[2::5] = map(frames.value_heads.__getitem__, sizes)
+                parts[3::5] = self._values[first : first + some]
+                found.append(b"".join(parts))  # type: ignore[arg-type]  # none is null here
+                first += some
+                delta += some
+        return b"".join(found)
+
+
+class _ValueHeads(dict[int, bytes]):
+    """What stands between a record's offset and its value, by the value's size."""
+
+    def __missing__(self, size: int) -> bytes:
+        found = self[size] = NULL + varint(size)
+        return found
+
+
+class _Frames(dict[int, bytes]):
+    """How a record begins, before its offset, by the size of its value."""
+
+    def __init__(self, stamp: bytes, delta_width: int) -> None:
+        super().__init__()
+        self.value_heads = _ValueHeads()
+        self._start = NO_ATTRIBUTES + stamp
+        self._other_bytes = len(self._start) + delta_width + len(NO_HEADERS)
+
+    def __missing__(self, size: int) -> bytes:
+        length = self._other_bytes + len(self.value_heads[size]) + size
+        found = self[size] = varint(length) + self._start
+        return found
+
+
+def _deltas(first: int, count: int) -> Sequence[bytes]:
+    if first + count <= VARINT_COUNT:
+        return VARINTS[first : first + count]
+    return [varint(delta) for delta in range(first, first + count)]
+
+
+class BatchMetadata(NamedTuple):
+    """Where those of one call's records are that travelled in one batch."""
+
+    topic: str
+    """Name of the topic."""
+    partition: int
+    """Number of the partition."""
+    offset: Offset
+    """Offset of the first; the others follow it.  -1 where it is not told."""
+    timestamp_ms: int
+    """Time of the records, in ms since 1970: the producer's or the broker's."""
+    positions: Sequence[int]
+    """Which of the call's records they are, counted from 0, in the order of their offsets."""
+
+
+class SentPart(NamedTuple):
+    """Records of one call in one batch, as they were put there."""
+
+    batch: ProducerBatch
+    first: int
+    """The place of the first in the batch."""
+    positions: Sequence[int]
+    """Their numbers in the call."""
+
+
+class SentRecords:
+    """The delivery reports of one call's records, to come: `await` them.
+
+    It gives a BatchMetadata for each batch, or raises the first NotDeliveredError once it is known
+    what became of all; `failures` has each record's.
+    """
+
+    __slots__ = ("_parts", "_timestamp_ms", "record_count")
+
+    def __init__(self, timestamp_ms: int) -> None:
+        self._parts: list[SentPart] = []
+        self._timestamp_ms = timestamp_ms
+        self.record_count = 0
+        """How many records there are."""
+
+    def __await__(self) -> Generator[Any, Any, list[BatchMetadata]]:
+        return self.wait().__await__()
+
+    def add(self, part: SentPart) -> None:
+        """Take note of records that are in a batch; for the client's own use."""
+        self._parts.append(part)
+        self.record_count += len(part.positions)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of all records."""
+        return all(part.batch.is_settled for part in self._leaves())
+
+    @property
+    def failures(self) -> dict[int, NotDeliveredError]:
+        """Why records were not delivered, by their numbers in the call, so far as is known."""
+        found: dict[int, NotDeliveredError] = {}
+        for batch, first, positions in self._leaves():
+            if batch.failure is None:
+                continue
+            for place, position in enumerate(positions, first):
+                failure = batch.failure_of(place)
+                if failure is not None:
+                    found[position] = failure
+        return dict(sorted(found.items()))
+
+    def result(self) -> list[BatchMetadata]:
+        """Return where the records are; it must be settled."""
+        failures = self.failures
+        if failures:
+            for part in self._leaves():
+                part.batch.is_watched = True
+            raise next(iter(failures.values()))
+        found = []
+        for batch, first, positions in self._leaves():
+            assert batch.is_settled
+            offset = batch.base_offset + first if batch.base_offset >= 0 else -1
+            told_ms = batch.log_append_time_ms
+            stamp_ms = told_ms if told_ms >= 0 else self._timestamp_ms
+            found.append(BatchMetadata(*batch.partition, Offset(offset), stamp_ms, positions))
+        return found
+
+    async def wait(self) -> list[BatchMetadata]:
+        """Wait until it is known what became of all records."""
+        await trio.lowlevel.checkpoint()
+        for part in self._leaves():
+            part.batch.is_watched = True
+        while open_batches := [part.batch for part in self._leaves() if not part.batch.is_settled]:
+            event = trio.Event()
+            open_batches[0].on_settled.append(event.set)
+            await event.wait()
+        return self.result()
+
+    def _leaves(self) -> list[SentPart]:
+        """Return where the records are now: a batch that was too large was split."""
+        if any(part.batch.parts is not None for part in self._parts):
+            self._parts = [leaf for part in self._parts for leaf in _leaves_of(part)]
+        return self._parts
+
+
+def _leaves_of(part: SentPart) -> Iterator[SentPart]:
+    batch, first, positions = part
+    while positions:
+        leaf, place = batch.leaf_of(first)
+        count = min(len(positions), leaf.record_count - place)
+        yield SentPart(leaf, place, positions[:count])
+        first, positions = first + count, positions[count:]
