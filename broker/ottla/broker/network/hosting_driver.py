@@ -1,7 +1,7 @@
 """The tasks of a server's connections: handlers that wait, deadlines, idleness, fair memory."""
 
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -9,13 +9,17 @@ from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.connection import ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
+from ottla.broker.network.listener import HandshakeFailedError, ListenerTls
 from ottla.broker.network.memory_sweep_driver import keep_memory_fair
 from ottla.broker.network.paced_driver import PacedWork, RunApart
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.tls.handshakes import Handshakes
 from ottla.model.background_driver import keep_running
 from ottla.model.limits import MIB
+from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
+from ottla.model.visible_text import visible
 from ottla.wire.codec_types import Message
 
 IDLE_CHECKS_PER_PERIOD = 20
@@ -50,6 +54,8 @@ class ConnectionServer(ConnectionHosting[C]):
             memory=RequestMemory(request_memory_bytes_max),
         )
         self.addresses: dict[str, tuple[str, int]] = {}
+        self._handshakes: Handshakes[Any] = Handshakes(clock.monotonic_ms())
+        self._handshake_lines = LogLimiter()
         self._idle_ms_max = idle_ms_max
         self._nursery = nursery
         self._paced = PacedWork(run_apart)
@@ -66,6 +72,32 @@ class ConnectionServer(ConnectionHosting[C]):
 
     def _rearm(self) -> None:
         self._wake_alarm.rearm()
+
+    def _begin_handshake(self, channel: C, now_ms: int) -> None:
+        """Have a new connection closed whose handshake takes too long."""
+        deadline_ms = self._handshakes.begin(channel, now_ms)
+        if deadline_ms is not None:
+            self.call_at(deadline_ms, self._end_overdue_handshakes)
+
+    def _end_overdue_handshakes(self) -> None:
+        """Close the connections whose handshakes take too long."""
+        overdue, next_ms = self._handshakes.overdue(self._clock.monotonic_ms())
+        for channel in overdue:
+            self.give_up(channel, "its TLS handshake takes too long")
+        if next_ms is not None:
+            self.call_at(next_ms, self._end_overdue_handshakes)
+
+    def _on_handshake_failed(
+        self, channel: C, tls: ListenerTls, error: HandshakeFailedError, now_ms: int
+    ) -> None:
+        """Count and log it; the transport parts from the client."""
+        tls.counts.failures += 1
+        peer = channel.connection.peer
+        self._log(
+            self._handshake_lines,
+            now_ms,
+            f"TLS handshake of {peer.label} on {peer.listener_name} failed: {visible(error.where)}",
+        )
 
     def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
         """Run a handler's coroutine in the nursery."""

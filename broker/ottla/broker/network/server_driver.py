@@ -26,11 +26,10 @@ from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, Connec
 from ottla.broker.network.listener import HandshakeFailedError, Listener, ListenerTls
 from ottla.broker.network.server_seam import Admission, AdmitAll
 from ottla.broker.network.tls.encrypted_channel_driver import SendBuffer, TlsChannel
-from ottla.broker.network.tls.handshakes import TURN_NS, Handshakes
+from ottla.broker.network.tls.handshakes import TURN_NS
 from ottla.model.limits import TURN_NS_MAX
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
-from ottla.model.visible_text import visible
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice, SliceError
 
@@ -99,8 +98,6 @@ class SocketServer(ConnectionServer[Channel]):
         self._buffer = ReadBuffer()
         self._send_buffer = SendBuffer()
         self._fault_lines = LogLimiter()
-        self._handshakes: Handshakes[TlsChannel] = Handshakes(clock.monotonic_ms())
-        self._handshake_lines = LogLimiter()
         self._awaits_handshake_share = False
 
     @property
@@ -294,13 +291,7 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _refuse(self, channel: TlsChannel, error: HandshakeFailedError, now_ms: int) -> None:
         """Part from a client after a failed handshake, so that it can read why."""
-        channel.tls.counts.failures += 1
-        peer = channel.connection.peer
-        self._log(
-            self._handshake_lines,
-            now_ms,
-            f"TLS handshake of {peer.label} on {peer.listener_name} failed: {visible(error.where)}",
-        )
+        self._on_handshake_failed(channel, channel.tls, error, now_ms)
         sock = channel.release()
         self._epoll.unregister(channel.fd)
         self._close(channel)
@@ -308,14 +299,6 @@ class SocketServer(ConnectionServer[Channel]):
             # What it has sent unasked would have the kernel drop our last words at a close.
             sock.shutdown(socket.SHUT_WR)
         self._close_later(sock, channel.tls.failure_delay_ms, now_ms)
-
-    def _end_overdue_handshakes(self) -> None:
-        """Close the connections whose handshakes take too long."""
-        overdue, next_ms = self._handshakes.overdue(self._clock.monotonic_ms())
-        for channel in overdue:
-            self.give_up(channel, "its TLS handshake takes too long")
-        if next_ms is not None:
-            self.call_at(next_ms, self._end_overdue_handshakes)
 
     # Connections come and go.
 
@@ -390,9 +373,7 @@ class SocketServer(ConnectionServer[Channel]):
         self._channels[channel.fd] = channel
         self.host(channel, peer, now_ms)
         if isinstance(channel, TlsChannel):
-            deadline_ms = self._handshakes.begin(channel, now_ms)
-            if deadline_ms is not None:
-                self.call_at(deadline_ms, self._end_overdue_handshakes)
+            self._begin_handshake(channel, now_ms)
 
     def _channel(self, sock: socket.socket, tls: ListenerTls | None) -> Channel:
         if tls is None:

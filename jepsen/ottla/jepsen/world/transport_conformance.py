@@ -7,6 +7,7 @@ server has; it speaks bytes, as a client does.
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 
@@ -39,25 +40,38 @@ class Reach:
     close_server: Callable[[], Awaitable[None]]
 
 
+class Receiving(Protocol):
+    """What answers are read from."""
+
+    async def receive_some(self, max_bytes: int, /) -> bytes | bytearray:
+        """Return what has come; empty at the end."""
+        ...
+
+
 Check = Callable[[Reach], Awaitable[None]]
 
 
-def heartbeat_dispatcher(errors: UnexpectedErrors | None = None) -> Dispatcher:
-    """Return the dispatcher of a server to be checked."""
+def heartbeat_dispatcher(
+    errors: UnexpectedErrors | None = None, users: list[str] | None = None
+) -> Dispatcher:
+    """Return the dispatcher of a server to be checked, which notes in `users` who asks."""
 
-    def answer(_context: RequestContext, _request: HeartbeatRequest) -> HeartbeatResponse:
+    def answer(context: RequestContext, _request: HeartbeatRequest) -> HeartbeatResponse:
+        if users is not None:
+            users.append(context.peer.user)
         return HeartbeatResponse()
 
     return Dispatcher({HEARTBEAT: answer}, errors=errors)
 
 
-def _heartbeat(correlation_id: int) -> bytes:
+def heartbeat(correlation_id: int) -> bytes:
+    """Return the frame of a request."""
     body = encode(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3)
     frame = encode_request_header(HEARTBEAT, 3, correlation_id, "t") + body
     return struct.pack(">i", len(frame)) + frame
 
 
-async def _read(stream: ByteStream, size: int) -> bytes:
+async def _read(stream: Receiving, size: int) -> bytes:
     data = b""
     while len(data) < size:
         part = await stream.receive_some(min(READ_BYTES, size - len(data)))
@@ -66,13 +80,15 @@ async def _read(stream: ByteStream, size: int) -> bytes:
     return data
 
 
-async def _read_id(stream: ByteStream) -> int:
+async def read_id(stream: Receiving) -> int:
+    """Return whose answer comes next."""
     (length,) = struct.unpack(">i", await _read(stream, 4))
     found: int = struct.unpack_from(">i", await _read(stream, length))[0]
     return found
 
 
-async def _is_at_end(stream: ByteStream) -> bool:
+async def is_at_end(stream: ByteStream) -> bool:
+    """Return whether nothing more comes."""
     with trio.fail_after(PATIENCE_S):
         try:
             return not await stream.receive_some(READ_BYTES)
@@ -83,12 +99,12 @@ async def _is_at_end(stream: ByteStream) -> bool:
 async def requests_are_answered_in_their_order(reach: Reach) -> None:
     """However many are sent ahead, and however the bytes are cut."""
     stream = await reach.transport.connect(reach.host, reach.port)
-    data = b"".join(_heartbeat(number) for number in range(PIPELINED_COUNT))
+    data = b"".join(heartbeat(number) for number in range(PIPELINED_COUNT))
     middle = len(data) // 2 + 3
     await stream.send_all(data[:middle])
     await stream.send_all(data[middle:])
     with trio.fail_after(PATIENCE_S):
-        found = [await _read_id(stream) for _ in range(PIPELINED_COUNT)]
+        found = [await read_id(stream) for _ in range(PIPELINED_COUNT)]
     assert found == list(range(PIPELINED_COUNT))
     await stream.aclose()
 
@@ -96,7 +112,7 @@ async def requests_are_answered_in_their_order(reach: Reach) -> None:
 async def bytes_may_be_received_in_place(reach: Reach) -> None:
     """`receive_into` gives what `receive_some` would."""
     stream = await reach.transport.connect(reach.host, reach.port)
-    await stream.send_all(_heartbeat(7))
+    await stream.send_all(heartbeat(7))
     room = memoryview(bytearray(64))
     with trio.fail_after(PATIENCE_S):
         count = await stream.receive_into(room)
@@ -119,9 +135,9 @@ async def nobody_there_is_an_os_error(reach: Reach) -> None:
 async def a_client_that_closes_is_forgotten(reach: Reach) -> None:
     """Its last request is answered by the server all the same."""
     stream = await reach.transport.connect(reach.host, reach.port)
-    await stream.send_all(_heartbeat(1))
+    await stream.send_all(heartbeat(1))
     with trio.fail_after(PATIENCE_S):
-        assert await _read_id(stream) == 1
+        assert await read_id(stream) == 1
         assert reach.connection_count() == 1
         await stream.aclose()
         while reach.connection_count():
@@ -134,7 +150,7 @@ async def a_client_that_aborts_is_forgotten(reach: Reach) -> None:
     is_told = trio.Event()
 
     async def wait() -> None:
-        assert await _is_at_end(stream)
+        assert await is_at_end(stream)
         is_told.set()
 
     async with trio.open_nursery() as nursery:
@@ -163,18 +179,18 @@ async def who_does_not_speak_the_protocol_is_hung_up_on(reach: Reach) -> None:
     """A frame of a negative length is no frame."""
     stream = await reach.transport.connect(reach.host, reach.port)
     await stream.send_all(b"\xff\xff\xff\xff12345678")
-    assert await _is_at_end(stream)
+    assert await is_at_end(stream)
     await stream.aclose()
 
 
 async def a_server_that_closes_hangs_up(reach: Reach) -> None:
     """Its clients find out without asking."""
     stream = await reach.transport.connect(reach.host, reach.port)
-    await stream.send_all(_heartbeat(1))
+    await stream.send_all(heartbeat(1))
     with trio.fail_after(PATIENCE_S):
-        assert await _read_id(stream) == 1
+        assert await read_id(stream) == 1
     await reach.close_server()
-    assert await _is_at_end(stream)
+    assert await is_at_end(stream)
     await stream.aclose()
 
 

@@ -48,7 +48,9 @@ class EncryptedTransport:
 
 @asynccontextmanager
 async def over_sockets(
-    tls: ListenerTls | None = None, dialer: TlsDialer | None = None
+    tls: ListenerTls | None = None,
+    dialer: TlsDialer | None = None,
+    users: list[str] | None = None,
 ) -> AsyncIterator[Reach]:
     """Open a server on loopback, with TLS or without."""
     transport: Transport = TcpTransport()
@@ -67,7 +69,7 @@ async def over_sockets(
     async def serve(task_status: trio.TaskStatus[None]) -> None:
         async with open_socket_server(
             [Listener(name=LISTENER, host="127.0.0.1", port=0, tls=tls)],
-            heartbeat_dispatcher(),
+            heartbeat_dispatcher(users=users),
             clock=RealClock(),
             disk=RealDisk(),
         ) as server:
@@ -86,7 +88,11 @@ async def over_sockets(
 
 
 @asynccontextmanager
-async def over_memory() -> AsyncIterator[Reach]:
+async def over_memory(
+    tls: ListenerTls | None = None,
+    dialer: TlsDialer | None = None,
+    users: list[str] | None = None,
+) -> AsyncIterator[Reach]:
     """Open a server in the world."""
     network = SimulatedNetwork(Chance(1), Trace(), Rare())
     ports = Ports()
@@ -103,14 +109,17 @@ async def over_memory() -> AsyncIterator[Reach]:
     async def serve(task_status: trio.TaskStatus[None]) -> None:
         open_server = server_opener(ports)
         async with open_server(
-            [Listener(name=LISTENER, host="server", port=9092)],
-            heartbeat_dispatcher(NotedErrors(faults.append)),
+            [Listener(name=LISTENER, host="server", port=9092, tls=tls)],
+            heartbeat_dispatcher(NotedErrors(faults.append), users),
             clock=MachineClock(boot_ms=0),
             disk=SimulatedDisk(Chance(2)),
         ) as server:
+            transport: Transport = MachineTransport(network, ports, network.host("client"))
+            if dialer is not None:
+                transport = EncryptedTransport(transport, dialer)
             reached.append(
                 Reach(
-                    MachineTransport(network, ports, network.host("client")),
+                    transport,
                     "server",
                     9092,
                     9999,
@@ -151,6 +160,17 @@ async def test_encrypted_sockets_keep(
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_the_world_keeps(check: Check, autojump_clock: MockClock) -> None:
     async with over_memory() as reach:
+        await check(reach)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_encrypted_world_keeps(
+    check: Check, version: str, authority: "CertificateAuthority", autojump_clock: MockClock
+) -> None:
+    server = TlsConfig(certificate_location=str(authority.issue("server")), versions=(version,))
+    tls = ServedTls(SSL, server, failure_delay_ms=100)
+    async with over_memory(tls, TlsDialer(TlsConfig(trust_location=str(authority.file)))) as reach:
         await check(reach)
 
 

@@ -14,18 +14,13 @@ import trio
 
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
-from ottla.broker.network.listener import Listener
+from ottla.broker.network.listener import HandshakeFailedError, Listener
 from ottla.broker.network.server_seam import Admission, AdmitAll, OpenServer
-from ottla.jepsen.world.whole.streams import BACKLOG_BYTES_MAX, Ports, Stream
-from ottla.model.limits import KIB
+from ottla.jepsen.world.whole.channels import EncryptedChannel, StreamChannel
+from ottla.jepsen.world.whole.streams import Ports, Stream
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
-from ottla.storage.workbench import bytes_of
-
-READ_BYTES = 256 * KIB
-"""What one turn takes from a stream."""
 
 T = TypeVar("T")
 
@@ -35,52 +30,7 @@ async def _at_once(work: Callable[[], T]) -> T:
     return work()
 
 
-class _Channel(HostedChannel):
-    """One client's stream and connection."""
-
-    __slots__ = ("stream",)
-
-    def __init__(self, hosting: ConnectionHosting["_Channel"], stream: Stream) -> None:
-        super().__init__(hosting)
-        self.stream = stream
-
-    @property
-    def has_more_to_write(self) -> bool:
-        """Return False: only a peer that does not read holds output back."""
-        return False
-
-    def read(self, now_ms: int) -> bool:
-        """Hand on what has come; return False at the end of the stream."""
-        if not self.stream.has_bytes:
-            return not self.stream.has_ended
-        # Writable and ours: the log patches batches where they lie.
-        self.connection.on_bytes(memoryview(bytearray(self.stream.take(READ_BYTES))), now_ms)
-        self.connection.has_lent_buffer = False
-        return True
-
-    def flush(self, now_ms: int) -> None:
-        """Send what the peer has room for."""
-        output = self.connection.output
-        while output.byte_count:
-            if self.stream.backlog_bytes >= BACKLOG_BYTES_MAX:
-                self.connection.on_stalled()
-                return
-            pieces = output.next_bytes(bytes_of)
-            if pieces:
-                data = b"".join(pieces)
-            else:
-                piece, sent_before = output.next_slice()
-                data = bytes_of(piece)[sent_before:]
-            self.stream.send_now(data)
-            self.connection.on_sent(len(data), now_ms)
-
-    def hang_up(self) -> None:
-        """Close the stream; what was sent still arrives."""
-        self.stream.on_arrival = None
-        self.stream.close_now()
-
-
-class MachineServer(ConnectionServer[_Channel]):
+class MachineServer(ConnectionServer[StreamChannel]):
     """Serves the clients of one process; satisfies the seam `Server`."""
 
     def __init__(
@@ -106,6 +56,8 @@ class MachineServer(ConnectionServer[_Channel]):
         self._admission = admission
         self._knocking: list[tuple[Listener, Stream]] = []
         self._work = trio.Event()
+        self._parting: dict[Stream, None] = {}
+        """Those of failed handshakes, whose clients are to read why."""
 
     def reconsider_doors(self) -> None:
         """Do nothing: here no connection waits to be accepted."""
@@ -130,6 +82,8 @@ class MachineServer(ConnectionServer[_Channel]):
             self._close(channel)
         for _, stream in self._knocking:
             stream.abort()
+        for stream in list(self._parting):
+            self._part(stream)
 
     def knock(self, listener: Listener, stream: Stream) -> None:
         """Take up a new connection in the next turn."""
@@ -154,35 +108,70 @@ class MachineServer(ConnectionServer[_Channel]):
             local_host=host,
             local_port=port,
         )
-        channel = _Channel(self, stream)
+        channel = (
+            StreamChannel(self, stream)
+            if listener.tls is None
+            else EncryptedChannel(self, stream, listener.tls)
+        )
         self.host(channel, peer, now_ms)
+        if channel.is_shaking:
+            self._begin_handshake(channel, now_ms)
         stream.on_arrival = partial(self.on_work, channel)
         self.on_work(channel)
         if admission.has_excess and listener.name == admission.protected_listener:
             self._make_way(admission.protected_listener)
 
-    def _on_ready(self, channel: _Channel, _: int, now_ms: int) -> None:
+    def _on_ready(self, channel: StreamChannel, _: int, now_ms: int) -> None:
         """Take up what is held, read and serve what came, and send what may leave."""
         if channel.connection.is_closed:
             return
         if channel.stream.is_broken:
             self._close(channel)
             return
+        if isinstance(channel, EncryptedChannel) and channel.is_shaking:
+            self._shake_hand(channel, now_ms)
+            return
         channel.connection.resume(now_ms)
         if channel.connection.wants_bytes:
             self._read(channel, now_ms)
         self._flush(channel, 0, now_ms)
 
+    def _shake_hand(self, channel: EncryptedChannel, now_ms: int) -> None:
+        """Take one step of one handshake, which takes no time here: none waits its turn."""
+        try:
+            channel.shake_hands()
+        except HandshakeFailedError as error:
+            self._refuse(channel, error, now_ms)
+            return
+        if not channel.is_shaking:
+            channel.tls.counts.successes += 1
+            self._handshakes.end(channel)
+            self.on_work(channel)
+
+    def _refuse(self, channel: EncryptedChannel, error: HandshakeFailedError, now_ms: int) -> None:
+        """Part from a client after a failed handshake, so that it can read why."""
+        self._on_handshake_failed(channel, channel.tls, error, now_ms)
+        stream = channel.release()
+        self._close(channel)
+        self._parting[stream] = None
+        self.call_at(now_ms + channel.tls.failure_delay_ms, partial(self._part, stream))
+
+    def _part(self, stream: Stream) -> None:
+        if stream in self._parting:
+            del self._parting[stream]
+            stream.close_now()
+
     def _have_turn(self) -> None:
         self._work.set()
 
-    def _watch(self, channel: _Channel) -> None:
+    def _watch(self, channel: StreamChannel) -> None:
         stream = channel.stream
-        is_readable = stream.has_bytes or stream.has_ended
+        is_readable = stream.has_bytes or stream.has_ended or channel.has_unread
         if channel in self._ready or (is_readable and channel.connection.wants_bytes):
             self.on_work(channel)
 
-    def _on_closed(self, channel: _Channel) -> None:
+    def _on_closed(self, channel: StreamChannel) -> None:
+        self._handshakes.end(channel)
         peer = channel.connection.peer
         self._admission.on_closed(peer.listener_name, peer.peer_host)
 

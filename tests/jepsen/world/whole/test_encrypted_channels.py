@@ -1,0 +1,95 @@
+"""Encrypted channels: a socket and the world's promise the same."""
+
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ottla.broker.network.tls import handshakes
+from ottla.broker.network.tls.served_tls_driver import ServedTls
+from ottla.jepsen.world.tls_conformance import (
+    CHECKS,
+    Check,
+    TlsReach,
+    a_handshake_has_a_deadline,
+)
+from ottla.jepsen.world.transport_conformance import Reach
+from ottla.model.settings.tls import REQUIRED, SSL, TlsConfig
+from ottla.model.tls.context_driver import client_context
+from ottla.model.tls.principal_mapping import parse_principal_rules
+from tests.jepsen.world.whole.test_streams import over_memory, over_sockets
+
+if TYPE_CHECKING:
+    from tests.conftest import CertificateAuthority
+
+NewAuthority = Callable[[str], "CertificateAuthority"]
+
+
+def served(authority: "CertificateAuthority") -> ServedTls:
+    config = TlsConfig(
+        certificate_location=str(authority.issue("server")),
+        trust_location=str(authority.file),
+        client_auth=REQUIRED,
+        principal_rules=parse_principal_rules("RULE:CN=([^,]*),OU=staff,.*/$1/L"),
+    )
+    return ServedTls(SSL, config, failure_delay_ms=100)
+
+
+def reach_of(
+    below: Reach,
+    tls: ServedTls,
+    users: list[str],
+    authority: "CertificateAuthority",
+    new_authority: NewAuthority,
+) -> TlsReach:
+    def client(issuer: "CertificateAuthority | None") -> ssl.SSLContext:
+        trusted = str(authority.file)
+        if issuer is None:
+            return client_context(TlsConfig(trust_location=trusted))
+        shown = str(issuer.issue("c", common_name="Me", unit="staff"))
+        return client_context(TlsConfig(trust_location=trusted, certificate_location=shown))
+
+    return TlsReach(
+        below,
+        client(authority),
+        client(None),
+        client(new_authority("other")),
+        "server",
+        tls.counts,
+        users,
+        trio.sleep,
+    )
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_sockets_keep(
+    check: Check,
+    authority: "CertificateAuthority",
+    new_authority: NewAuthority,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tls, users = served(authority), list[str]()
+    if check is a_handshake_has_a_deadline:
+        monkeypatch.setattr(handshakes, "HANDSHAKE_MS_MAX", 300)
+    async with over_sockets(tls, users=users) as below:
+        reach = reach_of(below, tls, users, authority, new_authority)
+        if check is a_handshake_has_a_deadline:
+            # The time of sockets is real.
+            reach = replace(reach, pass_time=lambda _: trio.sleep(0.4))
+        await check(reach)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_world_keeps(
+    check: Check,
+    authority: "CertificateAuthority",
+    new_authority: NewAuthority,
+    autojump_clock: MockClock,
+) -> None:
+    tls, users = served(authority), list[str]()
+    async with over_memory(tls, users=users) as below:
+        await check(reach_of(below, tls, users, authority, new_authority))
