@@ -3,10 +3,21 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ottla.bench.performance import Sitting, forms_of, groups_of, read_sittings
+from ottla.bench import performance, performance_rows
+from ottla.bench.local_cluster import open_local_cluster
+from ottla.bench.performance import (
+    PerformanceRun,
+    Sitting,
+    form_of,
+    forms_of,
+    groups_of,
+    read_reports,
+    read_sittings,
+)
 from ottla.bench.performance_page import BEGIN, END, measured_part, missed, with_measured
 from ottla.bench.performance_plots import draw_all
 from ottla.bench.performance_rows import GOALS, ONE, ROWS, THREE
@@ -112,3 +123,114 @@ def test_what_is_kept_is_json_that_people_can_read(tmp_path: Path) -> None:
     sitting().keep(tmp_path)
     kept = json.loads((tmp_path / "requests-one.json").read_text())
     assert kept["machine"] == MACHINE
+
+
+def test_a_ratio_that_the_rounds_do_not_decide_is_marked() -> None:
+    made = Sitting(group="memory", topology=ONE, machine=MACHINE)
+    made.add("idle", "ottla", {"resident_mb": 50.0})
+    made.add("idle", "kafka", {"resident_mb": 1_000.0})
+
+    assert "| 50 | **0.05** ? | 1,000 | ≤ 0.1 |" in measured_part([made], {})
+
+
+def test_the_page_says_which_form_each_column_is() -> None:
+    forms = {"ottla": "interpreted, Python 3.11.7", "new": "compiled, Python 3.13.0"}
+    made = Sitting(group="requests", topology=ONE, machine={**MACHINE, "forms": forms})
+
+    text = measured_part([made], {})
+
+    assert "Ottla: interpreted, Python 3.11.7. new: compiled, Python 3.13.0." in text
+
+
+def test_an_interpreter_tells_its_form_and_one_without_ottla_is_refused(tmp_path: Path) -> None:
+    assert "Python 3." in form_of(sys.executable)
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    with pytest.raises(ConfigError, match="has no Ottla"):
+        form_of(str(other))
+
+
+def test_reports_of_other_benchmarks_are_a_section_without_goals(tmp_path: Path) -> None:
+    spread = {"median": 20.0, "lowest": 19.0, "highest": 21.0}
+    row: dict[str, Any] = {"row": "produce-tls13", "figure": "cpu_s_per_gb", "ratio": 0.5}
+    row |= {"ottla": spread, "kafka": {**spread, "median": 40.0}, "verdict": "undecided"}
+    sitting().keep(tmp_path)
+    (tmp_path / "security.json").write_text(json.dumps({"what": "security", "rows": [row]}))
+    (tmp_path / "alone.json").write_text(json.dumps({"what": "a", "warm": [{"row": "x"}]}))
+
+    text = measured_part(read_sittings(tmp_path), {}, read_reports(tmp_path))
+
+    assert text.index("### Security") > text.index("## Further rows, without goals")
+    assert "| produce-tls13 | cpu_s_per_gb | 20 (19–21) | 0.50 ? | 40 (19–21) |" in text
+    assert "### A" not in text
+
+
+@pytest.fixture
+def of_two_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a second cluster of our own take Kafka's place, and rows be short."""
+
+    def theirs(_jars: Path, settings: dict[str, Any]) -> Any:
+        return open_local_cluster(controllers=1, brokers=1, **settings)
+
+    monkeypatch.setattr(performance, "_open_one_kafka", theirs)
+    monkeypatch.setattr(performance, "version_of", lambda _: "none")
+    monkeypatch.setattr(performance, "SETTLE_S", 0.0)
+    monkeypatch.setattr(performance_rows, "SINGLES", 20)
+
+
+def run_of(tmp_path: Path, group: str, timeout_s: float = 120.0) -> None:
+    PerformanceRun(
+        jars=tmp_path,
+        directory=tmp_path / "results",
+        groups=[group],
+        topology=ONE,
+        rounds=1,
+        timeout_s=timeout_s,
+        forms={},
+    ).run(lambda _: None)
+
+
+@pytest.mark.usefixtures("of_two_clusters")
+def test_a_row_is_measured_on_both_servers_and_kept(tmp_path: Path) -> None:
+    run_of(tmp_path, "latency")
+
+    (found,) = read_sittings(tmp_path / "results")
+    p50 = found.values["End to end, acks=all"]["p50_ms"]
+    assert {server: len(values) for server, values in p50.items()} == {"ottla": 1, "kafka": 1}
+    assert found.machine["forms"] == {"ottla": form_of(sys.executable)}
+
+
+@pytest.mark.usefixtures("of_two_clusters")
+def test_starts_of_one_broker_are_measured_without_deaths(tmp_path: Path) -> None:
+    run_of(tmp_path, "lifecycle")
+
+    (found,) = read_sittings(tmp_path / "results")
+    assert list(found.values["1 + 1 nodes"]) == ["start_to_ready_s"]
+
+
+@pytest.mark.usefixtures("of_two_clusters")
+def test_rounds_before_a_failure_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = iter(range(100))
+
+    def fails_in_round_two(*_: object) -> dict[str, float]:
+        if next(calls) >= 4:
+            raise KeyboardInterrupt
+        return {"p50_ms": 1.0}
+
+    row = performance_rows.PerformanceRow("End to end", fails_in_round_two)
+    monkeypatch.setitem(ROWS, ("latency", ONE), [row])
+    run = PerformanceRun(
+        jars=tmp_path,
+        directory=tmp_path / "results",
+        groups=["latency"],
+        topology=ONE,
+        rounds=2,
+        timeout_s=120.0,
+        forms={},
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run.run(lambda _: None)
+
+    (found,) = read_sittings(tmp_path / "results")
+    assert found.values["End to end"]["p50_ms"] == {"ottla": [1.0], "kafka": [1.0]}

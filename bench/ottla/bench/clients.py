@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from statistics import median
 from typing import Any
 
@@ -25,7 +25,13 @@ MICROSECONDS = 1_000_000
 
 
 def run_clients(
-    bootstrap: str, *, topics: RunTopics, count: int, rounds: int, progress: Callable[[int], None]
+    bootstrap: str,
+    *,
+    topics: RunTopics,
+    count: int,
+    rounds: int,
+    progress: Callable[[int], None],
+    clients: Collection[str] = CLIENTS,
 ) -> dict[str, Any]:
     """Let each client write and read so many records of 100 B, and a quarter as many of 1 KB."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
@@ -36,7 +42,7 @@ def run_clients(
         topics.make(Load(bootstrap=bootstrap, topic=name))
         for kind in KINDS:
             for _ in range(rounds):
-                for client in CLIENTS:
+                for client in clients:
                     row = f"{kind} {record_bytes} B, {client}"
                     told = _run_one(client, kind, bootstrap, name, records, record_bytes)
                     told["count"] = records

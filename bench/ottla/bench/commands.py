@@ -22,7 +22,13 @@ from ottla.bench.comparison import SERVERS, as_table
 from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.ledger import read_ledger
 from ottla.bench.load import Load, consume, end_to_end, produce
-from ottla.bench.performance import PerformanceRun, forms_of, groups_of, read_sittings
+from ottla.bench.performance import (
+    PerformanceRun,
+    forms_of,
+    groups_of,
+    read_reports,
+    read_sittings,
+)
 from ottla.bench.performance_page import measured_part, missed, with_measured
 from ottla.bench.performance_plots import draw_all
 from ottla.bench.processes import usage_of
@@ -280,7 +286,7 @@ def _measure_performance(arguments: argparse.Namespace) -> int:
     sittings = read_sittings(arguments.out)
     if arguments.page is not None:
         pictures = draw_all(sittings, arguments.page.parent)
-        text = measured_part(sittings, pictures)
+        text = measured_part(sittings, pictures, read_reports(arguments.out))
         arguments.page.write_text(with_measured(arguments.page.read_text(), text))
     for line in missed(sittings):
         print(line)

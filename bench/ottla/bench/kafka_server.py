@@ -41,6 +41,8 @@ class KafkaServer(NamedTuple):
     """Where its users log in, if it has some."""
     doors: Mapping[str, str] = MappingProxyType({})
     """Its further listeners by name, as `host:port`."""
+    ready_s: float = 0.0
+    """How long it took from its start until it knew itself as a broker."""
 
 
 def server_jvm(heap: str = SERVER_HEAP) -> tuple[str, ...]:
@@ -133,6 +135,7 @@ def open_kafka(
     base = [java, "-cp", f"{jars.resolve()}/*"]
     log = directory / "kafka.out"
     format_directory(base, CLUSTER_ID, config)
+    started = time.perf_counter()
     with log.open("ab") as out:
         # A session of its own: Ctrl-C is ours, and ends the server by the way below.
         child = subprocess.Popen(
@@ -144,9 +147,10 @@ def open_kafka(
         )
     try:
         _wait_until_ready(child, (HOST, port), log)
+        ready_s = time.perf_counter() - started
         users_address = (HOST, users_port) if users else None
         addresses = {name: f"{HOST}:{at}" for name, (_, at) in opened.items()}
-        yield KafkaServer(f"{HOST}:{port}", child.pid, version, users_address, addresses)
+        yield KafkaServer(f"{HOST}:{port}", child.pid, version, users_address, addresses, ready_s)
     finally:
         stop_server(child)
 

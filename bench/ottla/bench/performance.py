@@ -8,6 +8,7 @@ made of several sittings, and made again.
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,10 +41,13 @@ from ottla.bench.topics import RunTopics
 from ottla.model.errors import ConfigError
 
 NODES = {ONE: 1, THREE: 3}
+FORM_TIMEOUT_S = 60
 CLIENT_RECORDS = 200_000
-LIFECYCLE_OF = THREE
+DEATHS_OF = THREE
 CLIENTS_OF = ONE
 LIBRDKAFKA = "librdkafka"
+MEASURED_CLIENTS = {"ottla": OURS, "confluent-kafka": LIBRDKAFKA}
+"""Columns by what the clients' benchmark calls each client."""
 
 Say = Callable[[str], None]
 """Told what is measured next."""
@@ -90,15 +94,50 @@ class Sitting:
 
 def read_sittings(directory: Path) -> list[Sitting]:
     """Return what was kept, groups in the order of the page.  Raises ConfigError without any."""
-    found = [Sitting(**json.loads(path.read_text())) for path in directory.glob("*.json")]
+    read = [json.loads(path.read_text()) for path in directory.glob("*.json")]
+    found = [Sitting(**one) for one in read if "group" in one]
     if not found:
         raise ConfigError("--out", f"names {directory}, where no measurement is kept")
     order = list(GOALS)
     return sorted(found, key=lambda one: (one.topology, order.index(one.group)))
 
 
-def machine_facts(kafka_version: str) -> dict[str, Any]:
-    """Return what a reader must know of where it was measured."""
+def read_reports(directory: Path) -> list[dict[str, Any]]:
+    """Return what other benchmarks beside Kafka printed as JSON and was put beside the sittings.
+
+    Each has "what" and "rows"; of fresh and warm servers, the warm ones' rows.
+    """
+    found = []
+    for path in sorted(directory.glob("*.json")):
+        one = json.loads(path.read_text())
+        rows = one.get("rows") or one.get("warm") or []
+        if "what" in one and rows and all("verdict" in row for row in rows):
+            found.append({"what": one["what"], "rows": rows})
+    return found
+
+
+def form_of(python: str) -> str:
+    """Return how an interpreter has Ottla, as "compiled, Python 3.13.0".
+
+    Raises ConfigError where it has none.
+    """
+    asked = (
+        "import platform; from ottla.model.compiled import installed_form; "
+        "print(f'{installed_form()}, Python {platform.python_version()}')"
+    )
+    ended = subprocess.run(
+        [python, "-c", asked], capture_output=True, text=True, timeout=FORM_TIMEOUT_S, check=False
+    )
+    if ended.returncode:
+        raise ConfigError("--form", f"names {python}, which has no Ottla; install it there")
+    return ended.stdout.strip()
+
+
+def machine_facts(kafka_version: str, forms: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a reader must know of where it was measured, and of what.
+
+    `forms` are interpreters by label.
+    """
     model = next(
         (
             line.partition(":")[2].strip()
@@ -116,6 +155,7 @@ def machine_facts(kafka_version: str) -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "kafka": kafka_version,
+        "forms": {label: form_of(python) for label, python in forms.items()},
     }
 
 
@@ -133,19 +173,23 @@ class PerformanceRun:
     """Further interpreters of Ottla by the label of their column."""
 
     def run(self, say: Say) -> None:
-        """Measure each group and keep it; stops after the round in which the time is over."""
+        """Measure each group and keep it after every round; stops once the time is over."""
         deadline = time.monotonic() + self.timeout_s
-        machine = machine_facts(version_of(self.jars))
+        forms = {OURS: sys.executable, **self.forms}
+        machine = machine_facts(version_of(self.jars), forms)
         sittings = {
             group: Sitting(group=group, topology=self.topology, machine=machine)
             for group in self.groups
         }
         with ends_by_sigterm():
-            if "lifecycle" in self.groups and self.topology == LIFECYCLE_OF:
+            if "lifecycle" in self.groups:
                 self._lifecycle(sittings["lifecycle"], say, deadline)
             if set(self.groups) - {"lifecycle"}:
                 with self._servers() as servers:
                     self._measure(servers, sittings, say, deadline)
+
+    def _keep_all(self, sittings: Mapping[str, Sitting]) -> None:
+        """Write down what there is, so that a failure loses one round at most."""
         for sitting in sittings.values():
             if sitting.values:
                 sitting.keep(self.directory)
@@ -167,25 +211,30 @@ class PerformanceRun:
                 assert row.prepare is not None
                 row.prepare(cluster, replicas)
         for number in range(self.rounds + 1):
-            taken: list[tuple[str, str, str, Figures]] = []
             for group, row in rows:
-                names = list(servers)[:: -1 if number % 2 else 1]
-                for name in names:
+                if time.monotonic() > deadline:
+                    break
+                taken: dict[str, Figures] = {}
+                for name in list(servers)[:: -1 if number % 2 else 1]:
                     say(f"round {number} of {self.rounds}: {row.name}, {name}")
-                    taken.append((group, row.name, name, row.run(servers[name], replicas)))
-            for group, row_name, name, figures in taken if number else ():
-                sittings[group].add(row_name, name, figures)
-            if time.monotonic() > deadline:
-                break
+                    taken[name] = row.run(servers[name], replicas)
+                for name, figures in taken.items() if number else ():
+                    sittings[group].add(row.name, name, figures)
+            self._keep_all(sittings)
         self._weigh(memory, "after the load", servers)
+        self._keep_all(sittings)
+        if time.monotonic() > deadline:
+            say("the time is over: what is left was not measured")
+            return
         if memory is not None:
-            for cluster in servers.values():
-                say("memory with 1,000 partitions")
+            for name, cluster in servers.items():
+                say(f"memory with 1,000 partitions, {name}")
                 memory_with_partitions(cluster, replicas)
             self._weigh(memory, "1,000 partitions", servers)
         if "client" in self.groups and self.topology == CLIENTS_OF:
             say("clients")
             self._clients(sittings["client"], servers[OURS])
+        self._keep_all(sittings)
 
     @staticmethod
     def _weigh(memory: Sitting | None, row: str, servers: Mapping[str, RunningCluster]) -> None:
@@ -203,27 +252,30 @@ class PerformanceRun:
                 count=CLIENT_RECORDS,
                 rounds=1,
                 progress=lambda _: None,
+                clients=MEASURED_CLIENTS,
             )
             for row, figures in found.items():
                 what, _, client = row.partition(", ")
-                label = {"ottla": OURS, "confluent-kafka": LIBRDKAFKA}.get(client)
-                if label is not None:
+                if client in MEASURED_CLIENTS:
                     given = {
                         "cpu_us_per_record": figures["cpu_us_each"],
                         "records_per_second": figures["per_second"],
                     }
-                    sitting.add(what.capitalize(), label, given)
+                    sitting.add(what.capitalize(), MEASURED_CLIENTS[client], given)
 
     def _lifecycle(self, sitting: Sitting, say: Say, deadline: float) -> None:
         openers = self._openers()
         for number in range(self.rounds):
             for name in list(openers)[:: -1 if number % 2 else 1]:
-                say(f"round {number + 1} of {self.rounds}: start and deaths, {name}")
+                say(f"round {number + 1} of {self.rounds}: start and end, {name}")
                 with openers[name]() as cluster:
                     figures = {"start_to_ready_s": cluster.ready_s}
-                    time.sleep(SETTLE_S)
-                    figures |= deaths(cluster)
-                sitting.add("3 + 3 nodes", name, figures)
+                    if self.topology == DEATHS_OF:
+                        time.sleep(SETTLE_S)
+                        figures |= deaths(cluster)
+                count = NODES[self.topology]
+                sitting.add(f"{count} + {count} nodes", name, figures)
+            sitting.keep(self.directory)
             if time.monotonic() > deadline:
                 return
 
@@ -265,7 +317,7 @@ def _open_one_kafka(jars: Path, settings: Mapping[str, str]) -> Iterator[Running
         tempfile.TemporaryDirectory(prefix="ottla-bench-kafka-") as directory,
         open_kafka(jars, Path(directory), settings) as kafka,
     ):
-        yield RunningCluster(kafka.bootstrap, {"broker 1": kafka.pid}, 0.0)
+        yield RunningCluster(kafka.bootstrap, {"broker 1": kafka.pid}, kafka.ready_s)
 
 
 def groups_of(text: str) -> list[str]:

@@ -4,10 +4,18 @@ The page's prose is written by hand; what stands between two marks is replaced.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ottla.bench.comparison import OURS, THEIRS, Spread, spread_of
+from ottla.bench.comparison import (
+    OURS,
+    THEIRS,
+    FigureVerdict,
+    Spread,
+    spread_of,
+    verdict_of,
+)
 from ottla.bench.performance import LIBRDKAFKA, Sitting
-from ottla.bench.performance_rows import GOALS, ONE, RatioGoal
+from ottla.bench.performance_rows import GOALS, ONE, THREE, RatioGoal
 from ottla.model.errors import ConfigError
 
 BEGIN = "<!-- measured: begin; made by 'ottla bench performance', do not edit -->"
@@ -48,6 +56,12 @@ PICTURES = {
     "latency": ("performance-latency.svg", "Latency of one record, end to end"),
     "lifecycle": ("performance-lifecycle.svg", "Start, and what clients wait after a death"),
 }
+TOPOLOGY_OF = {"lifecycle": THREE}
+"""Which topology's figures are drawn, where it is not one broker's."""
+
+
+UNDECIDED = " ?"
+"""Stands behind a ratio that the rounds do not decide."""
 
 
 def base_of(group: str) -> str:
@@ -67,8 +81,15 @@ def with_measured(page: str, measured: str) -> str:
     return f"{before}{BEGIN}\n\n{measured.strip()}\n\n{END}{after}"
 
 
-def measured_part(sittings: Sequence[Sitting], pictures: Mapping[str, str]) -> str:
-    """Return the tables of all sittings; `pictures` are files by group that were drawn."""
+def measured_part(
+    sittings: Sequence[Sitting],
+    pictures: Mapping[str, str],
+    reports: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return the tables of all sittings, then those of reports, which have no goals.
+
+    `pictures` are files by group that were drawn.
+    """
     lines = [_where(sittings), ""]
     for topology, title in TOPOLOGIES.items():
         of_it = [one for one in sittings if one.topology == topology]
@@ -77,21 +98,38 @@ def measured_part(sittings: Sequence[Sitting], pictures: Mapping[str, str]) -> s
         lines += [f"## {title}", ""]
         for sitting in of_it:
             lines += [f"### {GROUPS[sitting.group]}", ""]
-            if topology == ONE or sitting.group == "lifecycle":
+            if topology == TOPOLOGY_OF.get(sitting.group, ONE):
                 picture = pictures.get(sitting.group)
                 lines += [f"![{PICTURES[sitting.group][1]}]({picture})", ""] if picture else []
             lines += [*_table(sitting), ""]
+    lines += ["## Further rows, without goals", ""] if reports else []
+    for report in reports:
+        lines += [f"### {str(report['what']).capitalize()}", "", *_report_table(report), ""]
     return "\n".join(lines)
+
+
+def _report_table(report: Mapping[str, Any]) -> list[str]:
+    lines = [_line(["row", "figure", "Ottla", "Ottla ÷ Kafka", "Kafka"]), _line(["---"] * 5)]
+    for row in report["rows"]:
+        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        mark = UNDECIDED if row["verdict"] == FigureVerdict.UNDECIDED else ""
+        ours, theirs = shown(Spread(**row[OURS])), shown(Spread(**row[THEIRS]))
+        lines.append(_line([row["row"], row["figure"], ours, ratio + mark, theirs]))
+    return lines
 
 
 def _where(sittings: Sequence[Sitting]) -> str:
     dates = sorted({str(one.machine["date"]) for one in sittings})
     machine = sittings[0].machine
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    forms = {
+        label: form for one in sittings for label, form in one.machine.get("forms", {}).items()
+    }
+    columns = "".join(f" {label_of(label)}: {form}." for label, form in forms.items())
     return (
         f"Measured on {days}: {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; Python {machine['python']}; "
-        f"Apache Kafka {machine['kafka']}."
+        f"Apache Kafka {machine['kafka']}.{columns}"
     )
 
 
@@ -111,7 +149,7 @@ def _table(sitting: Sitting) -> list[str]:
             cells = [row, UNITS[figure]]
             for name in others:
                 mine = spread_of(servers[name]) if name in servers else None
-                cells += [shown(mine), ratio_cell(mine, theirs, goal)]
+                cells += [shown(mine), ratio_cell(servers.get(name), servers.get(base), goal)]
             lines.append(_line([*cells, shown(theirs), str(goal)]))
     return lines
 
@@ -130,13 +168,16 @@ def label_of(server: str) -> str:
     return {OURS: "Ottla", THEIRS: "Kafka"}.get(server, server)
 
 
-def ratio_cell(mine: Spread | None, theirs: Spread | None, goal: RatioGoal) -> str:
-    """Return the ratio of the medians, bold where it meets the goal."""
-    if mine is None or theirs is None or not theirs.median:
+def ratio_cell(
+    mine: Sequence[float] | None, theirs: Sequence[float] | None, goal: RatioGoal
+) -> str:
+    """Return the ratio of the medians, bold where it meets the goal, marked where undecided."""
+    if mine is None or theirs is None or not spread_of(theirs).median:
         return "–"
-    ratio = mine.median / theirs.median
-    text = f"{ratio:.2f}"
-    return f"**{text}**" if goal.is_met_by(ratio) else text
+    ratio = spread_of(mine).median / spread_of(theirs).median
+    text = f"**{ratio:.2f}**" if goal.is_met_by(ratio) else f"{ratio:.2f}"
+    verdict = verdict_of(mine, theirs, is_higher_better=goal.is_higher_better)
+    return text + UNDECIDED if verdict is FigureVerdict.UNDECIDED else text
 
 
 def shown(spread: Spread | None) -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.bench.comparison import spread_of
 from ottla.bench.performance import Sitting
-from ottla.bench.performance_page import PICTURES, UNITS, label_of
-from ottla.bench.performance_rows import ONE, THREE
+from ottla.bench.performance_page import PICTURES, TOPOLOGY_OF, UNITS, label_of
+from ottla.bench.performance_rows import ONE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +34,6 @@ FIGURES = {
 }
 Rows = Mapping[str, Mapping[str, Sequence[float]]]
 """Values of one figure by row and server."""
-
-TOPOLOGY_OF = {"lifecycle": THREE}
 
 
 def draw_all(sittings: Sequence[Sitting], directory: Path) -> dict[str, str]:
