@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.bench import performance, performance_rows
+from ottla.bench import groups, performance, performance_rows
 from ottla.bench.local_cluster import open_local_cluster
 from ottla.bench.performance import (
     PerformanceRun,
@@ -22,7 +22,14 @@ from ottla.bench.performance_page import BEGIN, END, measured_part, missed, with
 from ottla.bench.performance_plots import draw_all
 from ottla.bench.performance_rows import GOALS, ONE, ROWS, THREE
 from ottla.cli.main import run
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, ErrorCode
+from ottla.wire import codec
+from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 
 MACHINE = {
     "date": "2026-11-24",
@@ -234,3 +241,25 @@ def test_rounds_before_a_failure_are_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
     (found,) = read_sittings(tmp_path / "results")
     assert found.values["End to end"]["p50_ms"] == {"ottla": [1.0], "kafka": [1.0]}
+
+
+def test_a_commit_is_asked_for_again_until_the_coordinator_has_its_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
+    answers = iter([commit_answer(code) for code in codes])
+    monkeypatch.setattr(groups, "answer_to", lambda *_: next(answers))
+    monkeypatch.setattr(groups, "ASK_AGAIN_S", 0.0)
+    member = JoinGroupResponse(generation_id=-1, member_id="")
+
+    small = groups._commit_of(("127.0.0.1", 1), "group", "topic", 0, member)
+
+    assert small.answer == commit_answer(ErrorCode.NONE)
+    assert next(answers, None) is None
+
+
+def commit_answer(code: ErrorCode) -> bytes:
+    row = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+    topic = OffsetCommitResponseTopic(name="topic", partitions=[row])
+    body = codec.encode(OffsetCommitResponse(topics=[topic]), groups.COMMIT_VERSION)
+    return b"\0\0\0\0\0" + bytes(body)  # a correlation id and no tagged fields

@@ -39,6 +39,8 @@ PATIENCE_S = 60.0
 ASK_AGAIN_S = 0.1
 SESSION_TIMEOUT_MS = 30_000
 REBALANCE_TIMEOUT_MS = 60_000
+NOT_YET = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+"""Kafka names a new coordinator before that has taken the group's partition over."""
 HEARTBEAT_S = 0.1
 """Clients take 3 s unless told otherwise, and learn of a rebalance that much later."""
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\0"
@@ -99,11 +101,16 @@ def _commit_of(
         topics=topics,
     )
     frame = frame_of(request, COMMIT_VERSION)
-    answer = answer_to(address, frame)
-    _, at = headers.decode_response_header(OffsetCommitRequest.API_KEY, COMMIT_VERSION, answer)
-    found = codec.decode(OffsetCommitResponse, COMMIT_VERSION, memoryview(answer)[at:])
-    raise_for(found.topics[0].partitions[0].error_code)
-    return Small(frame, 0, answer)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = answer_to(address, frame)
+        _, at = headers.decode_response_header(OffsetCommitRequest.API_KEY, COMMIT_VERSION, answer)
+        found = codec.decode(OffsetCommitResponse, COMMIT_VERSION, memoryview(answer)[at:])
+        code = found.topics[0].partitions[0].error_code
+        if code not in NOT_YET or time.monotonic() > deadline:
+            raise_for(code)
+            return Small(frame, 0, answer)
+        time.sleep(ASK_AGAIN_S)
 
 
 def run_rebalances(
