@@ -69,6 +69,7 @@ class Asking:
                 client_id=self._config.client_id,
                 request_timeout_s=self._config.request_timeout_ms / 1_000,
                 login=self._config.login(),
+                tls=self._config.tls(),
             )
         )
         self._coordinators: dict[str, Coordinator] = {}

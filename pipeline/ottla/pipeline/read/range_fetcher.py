@@ -303,6 +303,7 @@ async def open_range_fetcher(
         client_id=config.client_id,
         request_timeout_s=config.request_timeout_ms / 1_000,
         login=config.login(),
+        tls=config.tls(),
     ) as cluster:
         fetcher = RangeFetcher(cluster, ranges, options)
         try:

@@ -89,6 +89,7 @@ async def open_notes(
             client_id=config.client_id,
             request_timeout_s=timeout_s,
             login=config.login(),
+            tls=config.tls(),
         ) as cluster,
         open_coordinator(cluster, group, client_id=config.client_id) as coordinator,
     ):
