@@ -14,7 +14,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.test_planted_secrets import encrypted_key
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        os.environ.get("OTTLA_FAULTS") != "full", reason="a minute of Spark: OTTLA_FAULTS=full"
+    ),
+]
 
 Authority = Any  # the class of the fixture, in tests/conftest.py
 KEY_PASSWORD = "planted-key-password"

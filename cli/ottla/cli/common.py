@@ -119,20 +119,36 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
 
 def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> str | None:
     """Ask as the user who is named; return the addresses that a file of --command-config has."""
+    settings, source = _login_texts(arguments, profile)
+    bootstrap = settings.pop("bootstrap.servers", None)
+    if settings or source:
+        use_login(settings, source)
+    return bootstrap if arguments.command_config else None
+
+
+def _login_texts(
+    arguments: argparse.Namespace, profile: "Profile | None"
+) -> tuple[dict[str, str], str]:
+    """Return the settings that name the user, and what errors about them begin with."""
     path, source = arguments.command_config, "--command-config"
     if not path and profile is not None:
-        use_login(profile.settings, f"profile {profile.name}: ")
-        return None
+        return dict(profile.settings), f"profile {profile.name}: "
     if not path:
         path, source = _client_file_of(arguments), "--dir"
     if not path:
-        return None
+        return {}, ""
     from ottla.cli.profiles import read_settings
 
-    settings = dict(read_settings(Path(path), source))
-    bootstrap = settings.pop("bootstrap.servers", None)
-    use_login(settings)
-    return bootstrap if arguments.command_config else None
+    return dict(read_settings(Path(path), source)), ""
+
+
+def login_settings_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the settings that `bootstrap_of` logs in by, in Kafka's keys, for other processes."""
+    from ottla.model.settings.client_security import in_kafkas_keys
+
+    settings, _ = _login_texts(arguments, _profile_of(arguments))
+    settings.pop("bootstrap.servers", None)
+    return in_kafkas_keys(settings)
 
 
 def _client_file_of(arguments: argparse.Namespace) -> Path | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -25,9 +26,12 @@ from ottla.cli.pipelines.pipeline_common import (
 from ottla.cli.pipelines.pipeline_lag import QueryLag, summed
 from ottla.cli.pipelines.pipeline_run import parse_words
 from ottla.cli.pipelines.pipeline_start import check_session, check_store, start_shown
+from ottla.cli.pipelines.pipeline_telemetry import telemetry_options
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.backfill import TimeSpan
+from ottla.pipeline.read.source_options import parse_source_options
+from ottla.pipeline.rollup.stream import source_of
 from ottla.pipeline.run.progress import BatchProgress
 from ottla.pipeline.run.session import SessionOptions
 from ottla.pipeline.run.spark_errors import SparkFailedError
@@ -81,6 +85,42 @@ def test_an_archive_is_described_by_its_arguments() -> None:
         "includeHeaders": "true",
         "maxOffsetsPerTrigger": "5",
     }
+
+
+LOGIN = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanisms": "SCRAM-SHA-256",
+    "sasl.username": "al",
+    "sasl.password": "secret",
+    "enable.ssl.certificate.verification": "true",
+}
+
+
+@pytest.mark.parametrize("verb", ["archive", "telemetry"])
+def test_sparks_processes_log_in_as_the_file_of_command_config_says(
+    verb: str, authority: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    settings = {**LOGIN, "ssl.ca.location": str(authority.file), "bootstrap.servers": "b1:1"}
+    file.write_text("".join(f"{key}={text}\n" for key, text in settings.items()))
+    file.chmod(0o600)
+    words: Any = (*([] if verb == "telemetry" else ["t"]), "-o", "/x", "--command-config", file)
+
+    arguments: Any = parsed(verb, *map(str, words))
+    made: Any
+    if verb == "archive":
+        options = archive_options(arguments).source
+    else:
+        made = telemetry_options(arguments)
+        options = source_of(made)
+        assert "secret" not in repr(made)
+
+    assert options["kafka.bootstrap.servers"] == "b1:1"
+    config = parse_source_options(options, is_stream=True).read.consumer_config()
+    login = config.login()
+    assert login is not None
+    assert login.mechanism == "SCRAM-SHA-256"
+    assert config.tls() is not None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ottla.cli.pipelines.pipeline_common import (
     finish,
     follow_queries,
     key_and_value,
+    login_options,
     open_spark,
     trigger_of,
 )
@@ -195,6 +196,7 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
         raise ConfigError("TOPIC", "name topics, or a --pattern of their names, and not both")
     options = {
         "kafka.bootstrap.servers": bootstrap_text(arguments),
+        **login_options(arguments),
         "startingOffsets": arguments.starting,
     }
     if arguments.pattern:

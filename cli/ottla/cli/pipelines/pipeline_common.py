@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import bootstrap_of
+from ottla.cli.common import bootstrap_of, login_settings_of
 from ottla.cli.main import REFUSED, UNREACHABLE
 from ottla.cli.pipelines.pipeline_start import check_session, check_store, start_shown
 from ottla.cli.terminal import draw, is_watched, note, say, say_json, wipe
@@ -87,6 +87,11 @@ def trigger_of(arguments: argparse.Namespace) -> float | None:
 def bootstrap_text(arguments: argparse.Namespace) -> str:
     """Return the addresses a command was told, or those of its cluster, as an option's text."""
     return ",".join(f"{host}:{port}" for host, port in bootstrap_of(arguments))
+
+
+def login_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the options of `format("ottla")` by which Spark's processes log in, as we do."""
+    return {f"kafka.{key}": text for key, text in login_settings_of(arguments).items()}
 
 
 def session_options(arguments: argparse.Namespace, name: str) -> SessionOptions:

@@ -15,6 +15,7 @@ from ottla.cli.pipelines.pipeline_common import (
     finish,
     follow_queries,
     key_and_value,
+    login_options,
     open_spark,
     trigger_of,
 )
@@ -134,6 +135,7 @@ def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
         raise ConfigError("--checkpoint", "is needed where there is no --output to keep it in")
     return TelemetryOptions(
         bootstrap=bootstrap_text(arguments),
+        login=login_options(arguments),
         checkpoint=arguments.checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}",
         output=output,
         output_topic=arguments.output_topic,

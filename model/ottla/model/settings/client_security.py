@@ -272,14 +272,7 @@ def access_of(texts: Mapping[str, str]) -> ClientAccess:
     Raises ConfigError for what cannot be honoured, without showing what may be a password.
     """
     spellings = {LIBRDKAFKA_KEYS.get(key, key): key for key in texts}
-    texts = {LIBRDKAFKA_KEYS.get(key, key): text for key, text in texts.items()}
-    for key, text in texts.items():
-        if key == VERIFICATION and text.strip().lower() != "true":
-            raise ConfigError(key, "is not true; a client that verifies no certificate trusts all")
-    if texts.get(ENDPOINT_IDENTIFICATION, "").strip().lower() == "none":
-        texts[ENDPOINT_IDENTIFICATION] = ""  # as librdkafka writes it
-    passing = [key for key in texts if key == VERIFICATION or _is_default_of_java(key, texts[key])]
-    texts = {key: text for key, text in texts.items() if key not in passing}
+    texts = in_kafkas_keys(texts)
     try:
         security, unknown = load(ClientSecurity, texts)
     except ConfigError as error:
@@ -292,6 +285,24 @@ def access_of(texts: Mapping[str, str]) -> ClientAccess:
             raise ConfigError(key, f"is set, and {reason}; take it out")
         raise ConfigError(key, "is no setting of a client's login that can be honoured")
     return ClientAccess(security.login(), security.tls(spellings))
+
+
+def in_kafkas_keys(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of a login in Kafka's keys, without those that say what holds anyway.
+
+    Raises ConfigError where one asks to verify no certificate.
+    """
+    texts = {LIBRDKAFKA_KEYS.get(key, key): text for key, text in texts.items()}
+    if texts.get(VERIFICATION, "true").strip().lower() != "true":
+        reason = "is not true; a client that verifies no certificate trusts all"
+        raise ConfigError(VERIFICATION, reason)
+    if texts.get(ENDPOINT_IDENTIFICATION, "").strip().lower() == "none":
+        texts[ENDPOINT_IDENTIFICATION] = ""  # as librdkafka writes it
+    return {
+        key: text
+        for key, text in texts.items()
+        if key != VERIFICATION and not _is_default_of_java(key, text)
+    }
 
 
 def login_of(texts: Mapping[str, str]) -> SaslLogin | None:

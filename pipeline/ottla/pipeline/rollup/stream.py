@@ -43,6 +43,8 @@ class TelemetryOptions:
     """What is read, what is made of it, and where that goes."""
 
     bootstrap: str
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """How to encrypt and log in: options kafka.… of source and sink."""
     checkpoint: str
     output: str | None = None
     """A directory for Parquet, by date and batch."""
@@ -90,6 +92,7 @@ def source_of(options: TelemetryOptions) -> dict[str, str]:
     """Return the options of `format("ottla")` that read what clients pushed."""
     return {
         "startingOffsets": "earliest",
+        **options.login,
         **options.source,
         "kafka.bootstrap.servers": options.bootstrap,
         "subscribe": options.topic,
@@ -174,6 +177,7 @@ class RollupBatches:
     def _write_topic(self, rollups: DataFrame, topic: str, query_id: str, batch_id: int) -> None:
         as_records(rollups, self._options.rollup).write.format("ottla").options(
             **{
+                **self._options.login,
                 "kafka.bootstrap.servers": self._options.bootstrap,
                 "topic": topic,
                 "txnAppId": query_id,
