@@ -51,6 +51,8 @@ async def test_records_go_and_come(ottla_cluster: ClusterUnderTest) -> None:
             assert (await (await producer.send("numbers", b"0", key=b"k"))).offset == 0
             assert await producer.partitions_of("numbers") == (0,)
         async with open_consumer(ottla_cluster.bootstrap, FROM_START) as consumer:
+            while len(threads()) > 1:
+                await asyncio.sleep(0.01)  # the producer's ends after it
             assert len(threads()) == 1
             await consumer.assign([AT])
             assert await consumer.assignment() == {AT}
