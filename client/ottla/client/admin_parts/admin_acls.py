@@ -46,20 +46,7 @@ class AclCalls(AdminCalls):
 
         Raises RefusedError with the first refusal; the other entries are written all the same.
         """
-        request = CreateAclsRequest(
-            creations=[
-                AclCreation(
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
-                    resource_pattern_type=one.pattern_type,
-                    principal=one.principal,
-                    host=one.host,
-                    operation=one.operation,
-                    permission_type=one.permission,
-                )
-                for one in entries
-            ]
-        )
+        request = CreateAclsRequest(creations=[creation_of(one) for one in entries])
         answer = await self._sit_out(lambda: self._cluster.request(request, CreateAclsResponse))
         for result in answer.results:
             refusal = refusal_of(result.error_code, result.error_message)
@@ -137,4 +124,17 @@ def _entry(
         host=host,
         operation=of_code(AclOperation, operation),
         permission=of_code(AclPermission, permission),
+    )
+
+
+def creation_of(entry: AclEntry) -> AclCreation:
+    """Return an entry as CreateAcls has it."""
+    return AclCreation(
+        resource_type=entry.resource_type,
+        resource_name=entry.resource_name,
+        resource_pattern_type=entry.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
     )

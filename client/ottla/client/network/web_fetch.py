@@ -67,16 +67,8 @@ class _PlainConnection(HTTPConnection):
         self.sock.settimeout(self._read_timeout_s)
 
 
-class _EncryptedConnection(HTTPSConnection):
+class _EncryptedConnection(_PlainConnection, HTTPSConnection):
     """The same over TLS."""
-
-    def __init__(self, host: str, *, read_timeout_s: float, **options: Any) -> None:
-        super().__init__(host, **options)
-        self._read_timeout_s = read_timeout_s
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock.settimeout(self._read_timeout_s)
 
 
 class _Plain(HTTPHandler):

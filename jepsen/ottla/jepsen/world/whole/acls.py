@@ -10,6 +10,7 @@ from typing import ClassVar, NoReturn
 
 import trio
 
+from ottla.client.admin_parts.admin_acls import creation_of
 from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.rare import Rare
@@ -25,7 +26,7 @@ from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType,
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.authorizer import AUTHORIZER_CLASS, STANDARD_AUTHORIZER
-from ottla.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
+from ottla.wire.messages.create_acls_request import CreateAclsRequest
 from ottla.wire.messages.create_acls_response import CreateAclsResponse
 from ottla.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.delete_acls_response import DeleteAclsResponse
@@ -128,19 +129,7 @@ class AclWorkload(ClientWorkload):
 
     async def _create(self, connection: BrokerConnection, chance: Chance) -> None:
         entries = [self._entry(chance) for _ in range(1 + chance.below(ENTRIES_MAX))]
-        creations = [
-            AclCreation(
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-                resource_pattern_type=one.pattern_type,
-                principal=one.principal,
-                host=one.host,
-                operation=one.operation,
-                permission_type=one.permission,
-            )
-            for one in entries
-        ]
-        request = CreateAclsRequest(creations=creations)
+        request = CreateAclsRequest(creations=[creation_of(one) for one in entries])
         answer = await connection.request(request, CreateAclsResponse)
         for entry, result in zip(entries, answer.results, strict=True):
             if result.error_code == ErrorCode.NONE:
