@@ -5,7 +5,7 @@ only computes, or waits for a Spark that does, has more time until it counts as 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 import trustme
 from hypothesis import HealthCheck, settings
+
+from ottla.client.network.login import LOGIN
+from ottla.client.network.tls import TLS
 
 COMPUTING = ("pipeline", "jepsen")
 """Folders of tests that run behind all others (`.ci/run`), on cores that are busy elsewhere."""
@@ -32,6 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
         if folder in COMPUTING and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(COMPUTING_TIMEOUT_S))
+
+
+@pytest.fixture(autouse=True)
+def logins_end_with_their_test() -> Iterator[None]:
+    """Take back as whom a test asked: the brokers of the next one know no such user."""
+    login, encryption = LOGIN.get(), TLS.get()
+    yield
+    LOGIN.set(login)
+    TLS.set(encryption)
 
 
 class CertificateAuthority:

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of
+from ottla.cli.common import add_cluster_arguments, bootstrap_of, use_login
+from ottla.client.network.login import LOGIN
 from ottla.model.errors import ConfigError
+
+OF_THE_SESSION = LOGIN.get()
+"""As whom tests ask: no one, but on clusters that are all secure."""
 
 
 def told(*arguments: str) -> tuple[tuple[str, int], ...]:
@@ -39,3 +43,13 @@ def test_a_wrong_address_of_the_environment_is_named_as_such(
 
     with pytest.raises(ConfigError, match="OTTLA_BOOTSTRAP: is 'nowhere:port'"):
         told()
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_a_test_leaves_no_login_to_the_next(turn: int) -> None:
+    assert LOGIN.get() is OF_THE_SESSION, f"turn {turn}"
+    use_login(
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
+        | {"sasl.username": "al", "sasl.password": "pw"}
+    )
+    assert LOGIN.get() is not OF_THE_SESSION
