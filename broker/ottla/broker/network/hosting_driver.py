@@ -1,20 +1,26 @@
-"""The tasks of a server's connections: handlers that wait, deadlines, idleness, fair memory."""
+"""The tasks of a server's connections: handlers that wait, deadlines, idleness, fair memory.
 
+And the handshakes of those with TLS: their steps, their share of the loop's time, their ends.
+"""
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
 
 from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.connection import ConnectionLimits, Pending
-from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.listener import HandshakeFailedError, ListenerTls
 from ottla.broker.network.memory_sweep_driver import keep_memory_fair
 from ottla.broker.network.paced_driver import PacedWork, RunApart
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.tls.handshakes import Handshakes
+from ottla.broker.network.tls.handshakes import TURN_NS, Handshakes
 from ottla.model.background_driver import keep_running
 from ottla.model.limits import MIB
 from ottla.model.log_limiter import LogLimiter
@@ -31,6 +37,21 @@ REQUEST_MEMORY_BYTES_MAX = 256 * MIB
 C = TypeVar("C", bound=HostedChannel)
 
 
+class EncryptingChannel(Protocol):
+    """What a channel with TLS has beside what every channel has."""
+
+    tls: ListenerTls
+    is_shaking: bool
+    """Whether its handshake has not ended."""
+
+    def shake_hands(self) -> None:
+        """Take one step; with the last one `is_shaking` ends, and the user is on the peer.
+
+        Raises HandshakeFailedError when it has failed, OSError when the client has gone.
+        """
+        ...
+
+
 class ConnectionServer(ConnectionHosting[C]):
     """The connections of a server on a loop; a transport extends it."""
 
@@ -44,7 +65,9 @@ class ConnectionServer(ConnectionHosting[C]):
         idle_ms_max: int,
         nursery: trio.Nursery,
         run_apart: RunApart | None = None,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
+        """`now_ns` is the stopwatch that says what handshakes cost the loop."""
         if request_memory_bytes_max < 0:
             request_memory_bytes_max = REQUEST_MEMORY_BYTES_MAX
         super().__init__(
@@ -56,6 +79,8 @@ class ConnectionServer(ConnectionHosting[C]):
         self.addresses: dict[str, tuple[str, int]] = {}
         self._handshakes: Handshakes[Any] = Handshakes(clock.monotonic_ms())
         self._handshake_lines = LogLimiter()
+        self._awaits_handshake_share = False
+        self._now_ns = now_ns
         self._idle_ms_max = idle_ms_max
         self._nursery = nursery
         self._paced = PacedWork(run_apart)
@@ -73,6 +98,12 @@ class ConnectionServer(ConnectionHosting[C]):
     def _rearm(self) -> None:
         self._wake_alarm.rearm()
 
+    @abstractmethod
+    def _part_from(self, channel: Any, now_ms: int) -> None:
+        """Forget a channel whose handshake has failed, in such a way that its client reads why."""
+
+    # Handshakes.
+
     def _begin_handshake(self, channel: C, now_ms: int) -> None:
         """Have a new connection closed whose handshake takes too long."""
         deadline_ms = self._handshakes.begin(channel, now_ms)
@@ -87,17 +118,56 @@ class ConnectionServer(ConnectionHosting[C]):
         if next_ms is not None:
             self.call_at(next_ms, self._end_overdue_handshakes)
 
-    def _on_handshake_failed(
-        self, channel: C, tls: ListenerTls, error: HandshakeFailedError, now_ms: int
+    @property
+    def _may_shake_hands(self) -> bool:
+        return self._handshakes.has_queue and not self._awaits_handshake_share
+
+    def _shake_hands(self, now_ms: int) -> None:
+        """Take steps of handshakes, for a small part of the turn and of all time."""
+        handshakes = self._handshakes
+        ends_ns = self._now_ns() + TURN_NS
+        for channel in handshakes.turn(now_ms):
+            began_ns = self._now_ns()
+            self._serve(self._shake_hand, channel, 0, now_ms)
+            ended_ns = self._now_ns()
+            handshakes.spend(ended_ns - began_ns, now_ms)
+            if ended_ns >= ends_ns:
+                break
+        wait_ms = handshakes.wait_ms(now_ms)
+        if wait_ms and handshakes.has_queue and not self._awaits_handshake_share:
+            self._awaits_handshake_share = True
+            self.call_at(now_ms + wait_ms, self._resume_handshakes)
+
+    def _resume_handshakes(self) -> None:
+        self._awaits_handshake_share = False
+        self._have_turn()
+
+    def _shake_hand(self, channel: Any, _: int, now_ms: int) -> None:
+        """Take one step of one handshake."""
+        shaking: EncryptingChannel = channel
+        try:
+            shaking.shake_hands()
+        except HandshakeFailedError as error:
+            self._note_failed_handshake(channel.connection.peer, shaking.tls, error, now_ms)
+            self._part_from(channel, now_ms)
+            return
+        if not shaking.is_shaking:
+            shaking.tls.counts.successes += 1
+            self._handshakes.end(channel)
+        self._watch(channel)
+
+    def _note_failed_handshake(
+        self, peer: Peer, tls: ListenerTls, error: HandshakeFailedError, now_ms: int
     ) -> None:
-        """Count and log it; the transport parts from the client."""
+        """Count and log it."""
         tls.counts.failures += 1
-        peer = channel.connection.peer
         self._log(
             self._handshake_lines,
             now_ms,
             f"TLS handshake of {peer.label} on {peer.listener_name} failed: {visible(error.where)}",
         )
+
+    # Tasks.
 
     def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
         """Run a handler's coroutine in the nursery."""

@@ -23,10 +23,9 @@ from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.descriptors_driver import client_descriptor_max, connection_count_allowed
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
-from ottla.broker.network.listener import HandshakeFailedError, Listener, ListenerTls
+from ottla.broker.network.listener import Listener, ListenerTls
 from ottla.broker.network.server_seam import Admission, AdmitAll
 from ottla.broker.network.tls.encrypted_channel_driver import SendBuffer, TlsChannel
-from ottla.broker.network.tls.handshakes import TURN_NS
 from ottla.model.limits import TURN_NS_MAX
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
@@ -98,7 +97,6 @@ class SocketServer(ConnectionServer[Channel]):
         self._buffer = ReadBuffer()
         self._send_buffer = SendBuffer()
         self._fault_lines = LogLimiter()
-        self._awaits_handshake_share = False
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -250,56 +248,6 @@ class SocketServer(ConnectionServer[Channel]):
         channel.is_reading_ahead = False
         self.on_work(channel)
 
-    # Handshakes.
-
-    @property
-    def _may_shake_hands(self) -> bool:
-        return self._handshakes.has_queue and not self._awaits_handshake_share
-
-    def _shake_hands(self, now_ms: int) -> None:
-        """Take steps of handshakes, for a small part of the turn and of all time."""
-        handshakes = self._handshakes
-        ends_ns = time.perf_counter_ns() + TURN_NS
-        for channel in handshakes.turn(now_ms):
-            began_ns = time.perf_counter_ns()
-            self._serve(self._shake_hand, channel, 0, now_ms)
-            ended_ns = time.perf_counter_ns()
-            handshakes.spend(ended_ns - began_ns, now_ms)
-            if ended_ns >= ends_ns:
-                break
-        wait_ms = handshakes.wait_ms(now_ms)
-        if wait_ms and handshakes.has_queue and not self._awaits_handshake_share:
-            self._awaits_handshake_share = True
-            self.call_at(now_ms + wait_ms, self._resume_handshakes)
-
-    def _resume_handshakes(self) -> None:
-        self._awaits_handshake_share = False
-        self._have_turn()
-
-    def _shake_hand(self, channel: Channel, _: int, now_ms: int) -> None:
-        """Take one step of one handshake."""
-        assert isinstance(channel, TlsChannel)
-        try:
-            channel.shake_hands()
-        except HandshakeFailedError as error:
-            self._refuse(channel, error, now_ms)
-            return
-        if not channel.is_shaking:
-            channel.tls.counts.successes += 1
-            self._handshakes.end(channel)
-        self._watch(channel)
-
-    def _refuse(self, channel: TlsChannel, error: HandshakeFailedError, now_ms: int) -> None:
-        """Part from a client after a failed handshake, so that it can read why."""
-        self._on_handshake_failed(channel, channel.tls, error, now_ms)
-        sock = channel.release()
-        self._epoll.unregister(channel.fd)
-        self._close(channel)
-        with suppress(OSError):
-            # What it has sent unasked would have the kernel drop our last words at a close.
-            sock.shutdown(socket.SHUT_WR)
-        self._close_later(sock, channel.tls.failure_delay_ms, now_ms)
-
     # Connections come and go.
 
     def _accept(self, door: socket.socket, listener: Listener, now_ms: int) -> None:
@@ -340,6 +288,17 @@ class SocketServer(ConnectionServer[Channel]):
             return
         if admission.has_excess and listener.name == admission.protected_listener:
             self._make_way(admission.protected_listener)
+
+    def _part_from(self, channel: Channel, now_ms: int) -> None:
+        """Forget a channel whose handshake has failed, in such a way that its client reads why."""
+        assert isinstance(channel, TlsChannel)
+        sock = channel.release()
+        self._epoll.unregister(channel.fd)
+        self._close(channel)
+        with suppress(OSError):
+            # What it has sent unasked would have the kernel drop our last words at a close.
+            sock.shutdown(socket.SHUT_WR)
+        self._close_later(sock, channel.tls.failure_delay_ms, now_ms)
 
     def _close_later(self, sock: socket.socket, delay_ms: int, now_ms: int) -> None:
         if not delay_ms or len(self._closing) >= self._closing_max:

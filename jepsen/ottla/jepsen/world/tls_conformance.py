@@ -262,6 +262,19 @@ async def who_leaves_within_a_handshake_is_forgotten(reach: TlsReach) -> None:
     assert reach.counts.failures == 0
 
 
+async def who_says_no_more_within_a_handshake_is_forgotten(reach: TlsReach) -> None:
+    """The end may arrive together with the bytes before it."""
+    stream = await reach.bytes.transport.connect(reach.bytes.host, reach.bytes.port)
+    client = RawTls(stream, reach.known, reach.host)
+    with suppress(ssl.SSLWantReadError):
+        client.tls.do_handshake()
+    await stream.send_all(client.sent.read()[:50])
+    await stream.aclose()
+    await trio.sleep(0.01)
+    await _forgotten(reach)
+    assert reach.counts.failures == 0
+
+
 async def a_handshake_has_a_deadline(reach: TlsReach) -> None:
     """A client that says nothing holds a connection for so long and not longer."""
     stream = await reach.bytes.transport.connect(reach.bytes.host, reach.bytes.port)
@@ -304,6 +317,7 @@ CHECKS: tuple[Check, ...] = (
     who_is_not_let_in_is_told_why,
     who_speaks_no_tls_is_refused,
     who_leaves_within_a_handshake_is_forgotten,
+    who_says_no_more_within_a_handshake_is_forgotten,
     a_handshake_has_a_deadline,
     a_forged_record_ends_its_connection_alone,
 )

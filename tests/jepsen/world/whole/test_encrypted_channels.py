@@ -93,3 +93,30 @@ async def test_the_world_keeps(
     tls, users = served(authority), list[str]()
     async with over_memory(tls, users=users) as below:
         await check(reach_of(below, tls, users, authority, new_authority))
+
+
+async def test_a_crowd_of_handshakes_takes_its_share_of_virtual_time_and_no_other(
+    authority: "CertificateAuthority", autojump_clock: MockClock
+) -> None:
+    # One step costs 1 ms here: the credit is used up, and the rest waits for its share.
+    tls, count = served(authority), 2 * handshakes.BURST_MS
+    async with over_memory(tls) as below:
+        streams = []
+
+        async def come() -> None:
+            stream = await below.transport.connect(below.host, below.port)
+            streams.append(stream)
+            await stream.send_all(b"plain, so that one step is all")
+
+        began_s = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(count):
+                nursery.start_soon(come)
+        with trio.fail_after(5):
+            while tls.counts.failures < count:
+                await trio.sleep(0.001)
+        took_ms = (trio.current_time() - began_s) * 1_000
+        for stream in streams:
+            await stream.aclose()
+    left_ms = count - handshakes.BURST_MS
+    assert took_ms > left_ms / handshakes.LOOP_SHARE - 20

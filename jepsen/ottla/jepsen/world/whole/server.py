@@ -15,7 +15,7 @@ import trio
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
-from ottla.broker.network.listener import HandshakeFailedError, Listener
+from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_seam import Admission, AdmitAll, OpenServer
 from ottla.jepsen.world.whole.channels import EncryptedChannel, StreamChannel
 from ottla.jepsen.world.whole.streams import Ports, Stream
@@ -28,6 +28,19 @@ T = TypeVar("T")
 async def _at_once(work: Callable[[], T]) -> T:
     """Do what the real server does in a thread: here it takes no time."""
     return work()
+
+
+class _HandshakeCost:
+    """A stopwatch by which a step of a handshake takes its time: from one look to the next."""
+
+    def __init__(self, step_ms: float) -> None:
+        self._step_ns = int(step_ms * 1_000_000)
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        """Return the time, later than at any look before."""
+        self._now_ns += self._step_ns
+        return self._now_ns
 
 
 class MachineServer(ConnectionServer[StreamChannel]):
@@ -43,6 +56,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
         idle_ms_max: int,
         admission: Admission,
         nursery: trio.Nursery,
+        handshake_cost_ms: float,
     ) -> None:
         super().__init__(
             dispatcher,
@@ -52,6 +66,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
             idle_ms_max=idle_ms_max,
             nursery=nursery,
             run_apart=_at_once,
+            now_ns=_HandshakeCost(handshake_cost_ms).now_ns,
         )
         self._admission = admission
         self._knocking: list[tuple[Listener, Stream]] = []
@@ -75,6 +90,10 @@ class MachineServer(ConnectionServer[StreamChannel]):
             ready, self._ready = self._ready, {}
             for channel in ready:
                 self._serve(self._on_ready, channel, 0, now_ms)
+            if self._handshakes.has_queue:
+                self._shake_hands(now_ms)
+            if self._may_shake_hands:
+                self._work.set()
 
     def close(self) -> None:
         """Hang up on everybody."""
@@ -128,29 +147,17 @@ class MachineServer(ConnectionServer[StreamChannel]):
         if channel.stream.is_broken:
             self._close(channel)
             return
-        if isinstance(channel, EncryptedChannel) and channel.is_shaking:
-            self._shake_hand(channel, now_ms)
+        if channel.is_shaking:
+            self._handshakes.queue(channel)
             return
         channel.connection.resume(now_ms)
         if channel.connection.wants_bytes:
             self._read(channel, now_ms)
         self._flush(channel, 0, now_ms)
 
-    def _shake_hand(self, channel: EncryptedChannel, now_ms: int) -> None:
-        """Take one step of one handshake, which takes no time here: none waits its turn."""
-        try:
-            channel.shake_hands()
-        except HandshakeFailedError as error:
-            self._refuse(channel, error, now_ms)
-            return
-        if not channel.is_shaking:
-            channel.tls.counts.successes += 1
-            self._handshakes.end(channel)
-            self.on_work(channel)
-
-    def _refuse(self, channel: EncryptedChannel, error: HandshakeFailedError, now_ms: int) -> None:
-        """Part from a client after a failed handshake, so that it can read why."""
-        self._on_handshake_failed(channel, channel.tls, error, now_ms)
+    def _part_from(self, channel: StreamChannel, now_ms: int) -> None:
+        """Forget a channel whose handshake has failed, in such a way that its client reads why."""
+        assert isinstance(channel, EncryptedChannel)
         stream = channel.release()
         self._close(channel)
         self._parting[stream] = None
@@ -167,7 +174,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
     def _watch(self, channel: StreamChannel) -> None:
         stream = channel.stream
         is_readable = stream.has_bytes or stream.has_ended or channel.has_unread
-        if channel in self._ready or (is_readable and channel.connection.wants_bytes):
+        is_wanted = channel.is_shaking or channel.connection.wants_bytes
+        if channel in self._ready or (is_readable and is_wanted):
             self.on_work(channel)
 
     def _on_closed(self, channel: StreamChannel) -> None:
@@ -188,8 +196,8 @@ class _Door:
         self._server.knock(self._listener, stream)
 
 
-def server_opener(ports: Ports) -> OpenServer:
-    """Return what opens one machine's server."""
+def server_opener(ports: Ports, *, handshake_cost_ms: float = 1.0) -> OpenServer:
+    """Return what opens one machine's server; each step of a handshake costs it so long."""
 
     @asynccontextmanager
     async def open_machine_server(
@@ -213,6 +221,7 @@ def server_opener(ports: Ports) -> OpenServer:
                 idle_ms_max=idle_ms_max,
                 admission=admission or AdmitAll(),
                 nursery=nursery,
+                handshake_cost_ms=handshake_cost_ms,
             )
             doors = []
             try:
