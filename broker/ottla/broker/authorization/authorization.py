@@ -9,7 +9,8 @@ from typing import Any
 from ottla.broker.authorization.gates import Gate, NoteRefusal, TopicName
 from ottla.broker.authorization.permissions import AuthorizerInForce, ClientPermissions
 from ottla.broker.authorization.produce_gate import ProduceGate
-from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
+from ottla.broker.network.dispatch import Handler, HandlerResult, Peer, RequestContext
+from ottla.broker.network.ready_answers import Asker
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.standard_authorizer import StandardAuthorizer
@@ -64,13 +65,24 @@ class Authorization:
             self._by_acls.take(image.acls)
             self._in_force.note_change()
 
+    def asker_of(self, peer: Peer) -> Asker | None:
+        """Return whom a client's next answer is for; None where it is to be asked each time."""
+        return self._permissions_of(peer).asker
+
     def decide_again(self) -> None:
         """Keep nothing that was decided: it is decided, or logged, otherwise from now on."""
         self._in_force.note_change()
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Refuse what the client may not do, and have the rest served by the handler."""
-        peer = context.peer
+        context.permissions = permissions = self._permissions_of(context.peer)
+        gate = self._gates[context.header.api_key]
+        if gate is None:
+            return handler(context, request)
+        return gate.serve(context, request, permissions, handler)
+
+    def _permissions_of(self, peer: Peer) -> ClientPermissions:
+        """Return what a client's next request may do, by the entries of now."""
         permissions: ClientPermissions | None = peer.permissions
         if (
             permissions is None
@@ -78,9 +90,5 @@ class Authorization:
             or permissions.user is not peer.user
             or permissions.allowed.version != self._in_force.version
         ):
-            permissions = self._in_force.permissions_of(peer)
-        context.permissions = permissions
-        gate = self._gates[context.header.api_key]
-        if gate is None:
-            return handler(context, request)
-        return gate.serve(context, request, permissions, handler)
+            return self._in_force.permissions_of(peer)
+        return permissions

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from ottla.broker.network.dispatch import Peer
+from ottla.broker.network.ready_answers import Asker
 from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.authorizer import AllowAll, Authorizer, authorized_operations
 from ottla.wire.api_permissions import Need
@@ -29,19 +30,22 @@ Granted: TypeAlias = "tuple[AclOperation, ResourceType]"
 class AllowedBefore:
     """What the client of a connection was allowed by one state of the entries."""
 
-    __slots__ = ("_count", "_is_keeping", "names", "version")
+    __slots__ = ("_count", "asker", "is_keeping", "names", "version")
 
     def __init__(self, version: int, *, is_keeping: bool) -> None:
         self.version = version
         """The state of the entries."""
         self.names: defaultdict[Granted, set[str]] = defaultdict(set)
         """The resources, by what was allowed on them."""
-        self._is_keeping = is_keeping
+        self.is_keeping = is_keeping
+        """Whether anything that was decided may be used again."""
+        self.asker: Asker | None = None
+        """Whom answers of this state are for, once it has been asked."""
         self._count = 0
 
     def keep(self, granted: Granted, name: str) -> bool:
         """Keep what is allowed; return False for what is not to be kept."""
-        if not self._is_keeping or len(name) > NAME_CHARS_KEPT_MAX:
+        if not self.is_keeping or len(name) > NAME_CHARS_KEPT_MAX:
             return False
         if self._count >= KEPT_MAX:
             self._count = 0
@@ -101,6 +105,7 @@ class ClientPermissions:
         "is_of_one",
         "principal",
         "user",
+        "was_denied",
     )
 
     def __init__(self, in_force: AuthorizerInForce, peer: Peer, allowed: AllowedBefore) -> None:
@@ -112,6 +117,8 @@ class ClientPermissions:
         self.host = peer.peer_host
         self.is_of_one = False
         """Whether it knows decisions that the next request must not have from it."""
+        self.was_denied = False
+        """Whether something was denied that the request names; `is_of_one` then, too."""
         self._decided: dict[tuple[Granted, str], bool] = {}
         self._decided_version = -1
 
@@ -119,6 +126,14 @@ class ClientPermissions:
     def version(self) -> int:
         """A number that changes whenever something else may be allowed."""
         return self._in_force.version
+
+    @property
+    def asker(self) -> Asker | None:
+        """Whom answers by the entries of now are for; None where each is to be decided again."""
+        allowed = self.allowed
+        if allowed.asker is None and allowed.is_keeping:
+            allowed.asker = allowed.version, self.principal, self.host
+        return allowed.asker
 
     def allowed_before(self, granted: Granted) -> AbstractSet[str]:
         """Return resources on which an operation was allowed: what is not there is to be asked.
@@ -161,6 +176,8 @@ class ClientPermissions:
             if not (decision and self.allowed.keep(granted, name)):
                 self._decided[question] = decision
                 self.is_of_one = True
+        if is_logged and not decision:
+            self.was_denied = True
         return decision
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:

@@ -137,7 +137,9 @@ def register_cluster_apis(
     resources = ListConfigResourcesApi(config=config, metadata=metadata)
     dispatcher.register(LIST_CONFIG_RESOURCES, resources.handle)
     cluster = DescribeClusterApi(config=config, cluster_id=cluster_id, metadata=metadata)
-    dispatcher.register(DESCRIBE_CLUSTER, cluster.handle)
+    dispatcher.register(
+        DESCRIBE_CLUSTER, cluster.handle, ready=ReadyAnswers(lambda: metadata.image)
+    )
     pages = DescribeTopicPartitionsApi(config=config, metadata=metadata)
     dispatcher.register(DESCRIBE_TOPIC_PARTITIONS, pages.handle)
     quotas = DescribeClientQuotasApi(metadata)

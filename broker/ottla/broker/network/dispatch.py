@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ottla.broker.network.guard import ConnectionGuard
 from ottla.broker.network.loop_clock import LoopClock
-from ottla.broker.network.ready_answers import Door, ReadyAnswers
+from ottla.broker.network.ready_answers import ANYONE, Asker, Door, ReadyAnswers
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
@@ -167,6 +167,9 @@ class Permissions(Protocol):
     principal: str
     """The client, as Kafka writes it."""
 
+    was_denied: bool
+    """Whether something that the request names was denied, which is logged for each request."""
+
     @property
     def version(self) -> int:
         """A number that changes whenever something else may be allowed."""
@@ -228,8 +231,8 @@ class Route(NamedTuple):
     large_handler: Handler
     """Serves requests with many elements, in steps."""
     ready: ReadyAnswers | None = None
-    """Answers kept for requests that are asked again, where there are any; none is a refusal as a
-    whole."""
+    """Answers kept for requests that are asked again, where there are any.  Kept are those in
+    which nothing that was asked for is denied, and that are no refusal as a whole."""
 
 
 class Quotas(Protocol):
@@ -251,6 +254,10 @@ class Gates(Protocol):
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Refuse what the client may not do, and have the rest served by the handler."""
+        ...
+
+    def asker_of(self, peer: Peer) -> Asker | None:
+        """Return whom a client's next answer is for; None where it is to be asked each time."""
         ...
 
     def decide_again(self) -> None:
@@ -372,17 +379,23 @@ class Dispatcher:
             )
         if self.quotas is not None and self.quotas.is_active:
             self.quotas.charge(context, len(frame))
-        ready = route.ready
-        is_guarded = self.gates is not None and self.gates.is_active
-        if ready is not None and slot.charge is None and not is_guarded:
-            return self._serve_ready(ready, route, context, frame)
+        if route.ready is not None and slot.charge is None:
+            return self._serve_ready(route.ready, route, context, frame)
         return self._serve_frame(route, context, frame)
 
     def _serve_ready(
         self, ready: ReadyAnswers, route: Route, context: RequestContext, frame: memoryview
     ) -> HandlerResult:
-        """Give an answer that is kept, or the handler's, and keep that."""
-        key = ready.key(context.header, context.peer.door, frame)
+        """Give an answer that is kept, or the handler's, and keep that.
+
+        Whatever is denied by name is decided, and logged, for each request.
+        """
+        asker: Asker | None = ANYONE
+        if self.gates is not None and self.gates.is_active:
+            asker = self.gates.asker_of(context.peer)
+        key = None
+        if asker is not None:
+            key = ready.key(context.header, context.peer.door, frame, asker)
         body = None if key is None else ready.find(key)
         if body is not None:
             context.slot.complete_body(body)
@@ -390,6 +403,12 @@ class Dispatcher:
         state = ready.state
         result = self._serve_frame(route, context, frame)
         if key is None or not isinstance(result, Message):
+            return result
+        permissions = context.permissions
+        error_code: int = getattr(result, "error_code", 0)
+        if error_code or context.has_refused_parts:
+            return result
+        if permissions is not None and permissions.was_denied:
             return result
         ready.keep(key, state, body := encode(result, context.api_version))
         context.slot.complete_body(body)
