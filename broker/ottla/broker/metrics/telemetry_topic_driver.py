@@ -27,6 +27,13 @@ CONFIG = ProducerConfig(
 )
 """Whoever sends keeps what was not delivered and sends it again: this need not try for long."""
 
+MAY_NOT = (
+    "the user of the brokers may not create it or write to it; allow it both: ottla acl create "
+    f"--allow USER --topic {TOPIC} --operation create,write"
+)
+"""Why a cluster with ACLs refuses, and the cure: ClusterAction, which brokers have, is for other
+work, and this is a topic as any."""
+
 
 class TelemetryTopic:
     """The topic's producer; owns it.
@@ -69,9 +76,11 @@ class TelemetryTopic:
             ]
             for delivery in deliveries:
                 await delivery
-        except RefusedError:
+        except RefusedError as error:
             # Somebody may have deleted it.
             self._is_made = False
+            if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise RefusedError(error.code, MAY_NOT) from error
             raise
 
     async def _make_topic(self) -> None:
@@ -82,8 +91,9 @@ class TelemetryTopic:
             async with open_admin([self._at], client_id=CONFIG.client_id) as admin:
                 await admin.create_topic(TOPIC)
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
-            is_there = getattr(error, "code", None) is ErrorCode.TOPIC_ALREADY_EXISTS
-            if not is_there:
+            code = getattr(error, "code", None)
+            if code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 # Whatever the reason (too few brokers are up): it may pass.
-                raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error)) from error
+                why = MAY_NOT if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else str(error)
+                raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why) from error
         self._is_made = True

@@ -130,7 +130,8 @@ class ExporterConfig:
     topic_enable: bool = setting(
         False,
         key="telemetry.topic",
-        doc="Ottla's own: whether what clients push becomes records of the topic __client_metrics.",
+        doc="Ottla's own: whether what clients push becomes records of the topic __client_metrics. "
+        "With ACLs the brokers' user needs Create and Write on it, unless it is a super user.",
     )
     plugins: tuple[str, ...] = setting(
         (),
