@@ -1,3 +1,6 @@
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
@@ -33,7 +36,7 @@ public class StateStore {
         "min.cleanable.dirty.ratio", "0.01");
 
     public static void main(String[] words) throws Exception {
-        Properties settings = new Properties();
+        Properties settings = login();
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "counter");
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, words[0]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, words[3]);
@@ -64,6 +67,15 @@ public class StateStore {
             System.out.println("restored " + restored.get());
             counts.forEach((key, count) -> System.out.println("count " + key + " " + count));
         }
+    }
+
+    /** How to log in, where a file of settings is named. */
+    static Properties login() throws IOException {
+        Properties settings = new Properties();
+        if (System.getProperty("login") != null) {
+            settings.load(Files.newBufferedReader(Path.of(System.getProperty("login"))));
+        }
+        return settings;
     }
 
     static Map<String, Long> counts(KafkaStreams streams) {

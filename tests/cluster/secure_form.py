@@ -11,6 +11,7 @@ import atexit
 import json
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import aiokafka
+import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
 import kafka
@@ -34,7 +36,6 @@ from ottla.node.secure_cluster_driver import ADMIN, open_secure_cluster
 IS_SECURE = os.environ.get("OTTLA_CLUSTERS") == "secure"
 
 OWN_SECURITY = "it sets up TLS, logins or ACLs itself"
-PLAIN_BYTES = "it writes requests of its own to a plain socket"
 NOT_SECURED = {
     "test_acls": OWN_SECURITY,
     "test_acl_codes": OWN_SECURITY,
@@ -45,43 +46,54 @@ NOT_SECURED = {
     "test_security_matrix": OWN_SECURITY,
     "test_security_migration": OWN_SECURITY,
     "test_users": OWN_SECURITY,
-    "test_bad_input": PLAIN_BYTES,
-    "test_end_of_process": PLAIN_BYTES,
-    "test_client_telemetry": "half of it is requests by hand, and a listener of two users",
-    "test_documented_examples": "the documents' programs have no settings of a login",
-    "test_kafka_streams": "Java's programs are given no settings of a login",
-    "test_kafka_tools": "Java's programs are given no settings of a login",
-    "test_aiokafka_writes_and_reads_everything": "its program is given no settings of a login",
-    "test_copies_under_kills": "the copiers are programs that are given no settings of a login",
-    "test_zombies": "the copiers are programs that are given no settings of a login",
-    "test_streams_word_count": "Java's programs are given no settings of a login",
+    "test_group_bench": "its measurements are of requests over plain sockets",
 }
 """Modules and tests that are skipped in this form, and why."""
 
+DIRECTORY = "OTTLA_CLUSTERS_SECURITY"
+"""Where a program that a test starts finds the session's authority and users."""
+RUNS_LOGGED_IN = Path(__file__).with_name("logged_in.py")
+
 
 class SharedSecurity:
-    """The authority and the users of all clusters of a session."""
+    """The authority and the users of all clusters of a session, and of programs it starts."""
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="ottla-secure-"))
-        atexit.register(shutil.rmtree, self.directory, ignore_errors=True)
+        made_by_parent = os.environ.get(DIRECTORY)
+        self.directory = Path(made_by_parent or tempfile.mkdtemp(prefix="ottla-secure-"))
         self._secure = open_secure_cluster(self.directory)
-        self._secure.issue([], [])
         self.client: Mapping[str, str] = self._secure.client(ADMIN)
         """How clients log in, by librdkafka's keys."""
+        if made_by_parent is None:
+            atexit.register(shutil.rmtree, self.directory, ignore_errors=True)
+            self._secure.issue([], [])
+            self._write_settings()
+
+    @property
+    def java_settings(self) -> Path:
+        """How Java's clients log in: a file of properties, its bootstrap.servers left empty."""
+        return self._secure.java_client_file
 
     def give_to(self, directory: Path) -> None:
         """Have a cluster that is planned next take these, not make its own."""
         shutil.copytree(self.directory / "security", directory / "security")
 
-    def use(self) -> None:
-        """Have clients of all kinds log in, and commands, by a profile."""
+    def _write_settings(self) -> None:
+        """Write the settings of commands, as a profile, and of Java's clients."""
         folder = self.directory / "config" / "ottla"
         folder.mkdir(parents=True)
         lines = [f"{json.dumps(key)} = {json.dumps(text)}\n" for key, text in self.client.items()]
         (folder / "config.toml").write_text("[profiles.secure]\n" + "".join(lines))
         (folder / "config.toml").chmod(0o600)
-        os.environ |= {"XDG_CONFIG_HOME": str(folder.parent), "OTTLA_PROFILE": "secure"}
+        self._secure.write_client_files("")
+        os.environ |= {
+            "XDG_CONFIG_HOME": str(folder.parent),
+            "OTTLA_PROFILE": "secure",
+            DIRECTORY: str(self.directory),
+        }
+
+    def use(self) -> None:
+        """Have clients of all kinds log in, and threads."""
         access = access_of(self.client)
         assert access.tls is not None
         LOGIN.set(access.login)
@@ -107,7 +119,11 @@ class SharedSecurity:
         for one in (kafka.KafkaProducer, kafka.KafkaConsumer, kafka.KafkaAdminClient):
             log_in_by_keywords(one, {**keywords, "ssl_cafile": ca})
         encrypted = {**keywords, "ssl_context": create_ssl_context(cafile=ca)}
-        for one in (aiokafka.AIOKafkaProducer, aiokafka.AIOKafkaConsumer):
+        for one in (
+            aiokafka.AIOKafkaProducer,
+            aiokafka.AIOKafkaConsumer,
+            aiokafka.admin.AIOKafkaAdminClient,
+        ):
             log_in_by_keywords(one, encrypted)
 
 
@@ -150,6 +166,17 @@ SHARED = SharedSecurity() if IS_SECURE else None
 if SHARED is not None:
     # Before any test takes a class of a client.
     SHARED.use()
+
+
+def command_of(path: Path) -> list[str]:
+    """Return the command of a client's program; in this form, of one whose clients log in."""
+    form = [str(RUNS_LOGGED_IN)] if IS_SECURE else []
+    return [sys.executable, "-W", "ignore", *form, str(path)]
+
+
+def java_login() -> list[str]:
+    """Return the option that has a program of Java log in, where clusters ask for it."""
+    return [] if SHARED is None else [f"-Dlogin={SHARED.java_settings}"]
 
 
 def skip_what_cannot_apply(items: list[pytest.Item]) -> None:

@@ -6,7 +6,6 @@ one made by hand.
 
 import signal
 import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -56,6 +55,7 @@ from ottla.wire.messages.get_telemetry_subscriptions_response import (
 )
 from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
+from tests.cluster.secure_form import IS_SECURE, command_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -227,6 +227,10 @@ class Reporting:
             telemetry_otlp_endpoint=f"grpc://127.0.0.1:{self.collector.port}",
             **settings,
         )
+        if IS_SECURE:
+            # ClusterAction is all that its brokers have.
+            words = ("--topic", "__client_metrics", "--operation", "create,write")
+            cluster.ottla("acl", "create", "--allow", "broker", *words)
         self.scraped = Scraped(port)
         self.topic = InTopic(self.bootstrap)
         self.ways: dict[str, Way] = {
@@ -463,9 +467,13 @@ def test_a_change_and_a_delete_reach_a_client_with_its_next_request(reporting: R
     del producer
 
 
-def test_the_telemetry_of_a_client_that_is_killed_goes_away(reporting: Reporting) -> None:
+def test_the_telemetry_of_a_client_that_is_killed_goes_away(
+    reporting: Reporting, tmp_path: Path
+) -> None:
+    script = tmp_path / "doomed.py"
+    script.write_text(ENDLESS_PRODUCER)
     reporting.ask_for("*")
-    client = subprocess.Popen([sys.executable, "-c", ENDLESS_PRODUCER, reporting.bootstrap])
+    client = subprocess.Popen([*command_of(script), reporting.bootstrap])
     try:
         reporting.until(
             lambda: reporting.scraped.told("doomed", PRODUCER + CREATED) is not None, "a push"

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,6 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster.secure_form import command_of
 
 pytestmark = pytest.mark.cluster
 
@@ -44,7 +45,7 @@ class Group:
 
 def command(cluster: Any, client: str, what: str) -> list[str]:
     path = EXAMPLES / f"with_{client}.py"
-    return [sys.executable, "-W", "ignore", str(path), cluster.bootstrap, what]
+    return [*command_of(path), cluster.bootstrap, what]
 
 
 class Prober:

@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -21,6 +20,8 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster.secure_form import command_of
 
 pytestmark = pytest.mark.cluster
 
@@ -103,7 +104,7 @@ class Crowd:
         }
         with open(f"{path}.log", "wb") as log:
             self._running[place] = subprocess.Popen(
-                [sys.executable, "-W", "ignore", str(PROGRAM), json.dumps(plan)],
+                [*command_of(PROGRAM), json.dumps(plan)],
                 stdout=log,
                 stderr=log,
             )

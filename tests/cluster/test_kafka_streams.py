@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.bench.kafka_server import java_program
+from tests.cluster.secure_form import java_login
 
 pytestmark = pytest.mark.cluster
 
@@ -55,8 +56,9 @@ def fill(bootstrap: str) -> Counter[str]:
 def run_application(jars: Path, bootstrap: str, state: Path) -> tuple[int, Counter[str]]:
     """Run it until it has counted all; return how many records it restored, and its counts."""
     words = [bootstrap, TOPIC, str(RECORDS), str(state)]
+    flags = ["-Xmx256m", *java_login()]
     done = subprocess.run(
-        [java_program(os.environ), "-Xmx256m", "-cp", f"{jars}/*", str(APPLICATION), *words],
+        [java_program(os.environ), *flags, "-cp", f"{jars}/*", str(APPLICATION), *words],
         capture_output=True,
         text=True,
         timeout=APPLICATION_TIMEOUT_S,

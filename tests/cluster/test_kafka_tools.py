@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.bench.kafka_server import java_program
+from tests.cluster.secure_form import SHARED
 
 pytestmark = pytest.mark.cluster
 
@@ -193,8 +194,9 @@ def test_kafkas_tools_accept_every_file_of_brokers_that_lived(
         cluster.start(name)
     cluster.live()
 
+    login = [] if SHARED is None else ["--command-config", str(SHARED.java_settings)]
     shown = run_tool(
-        jars, "LogDirsCommand", "--bootstrap-server", processes.bootstrap, "--describe"
+        jars, "LogDirsCommand", "--bootstrap-server", processes.bootstrap, "--describe", *login
     )
     told = json.loads(next(line for line in shown.splitlines() if line.startswith("{")))
     found = {

@@ -6,6 +6,7 @@ import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import NewTopic as KafkaNewTopic
+
+from tests.cluster.secure_form import command_of
 
 pytestmark = pytest.mark.cluster
 
@@ -214,9 +217,11 @@ def test_kafka_python_writes_and_reads_everything(cluster: Any) -> None:
     consumer.close()
 
 
-def test_aiokafka_writes_and_reads_everything(cluster: Any) -> None:
+def test_aiokafka_writes_and_reads_everything(cluster: Any, tmp_path: Path) -> None:
+    script = tmp_path / "with_aiokafka.py"
+    script.write_text(AIOKAFKA_SCRIPT)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", AIOKAFKA_SCRIPT, cluster.bootstrap],
+        [*command_of(script), cluster.bootstrap],
         capture_output=True,
         text=True,
         timeout=240,

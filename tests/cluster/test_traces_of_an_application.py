@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 pytest.importorskip("opentelemetry.sdk")
+from tests.cluster.secure_form import command_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -92,7 +92,7 @@ def run_program(plan_cluster: Any, collector_port: int, tmp_path: Path) -> None:
     script = tmp_path / "shop.py"
     script.write_text(text)
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+        command_of(script), capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     assert (done.stdout, done.stderr) == ("b'one coffee'\n", "")
     cluster.stop_all()

@@ -3,13 +3,15 @@
 import os
 import signal
 import subprocess
-import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.cluster.secure_form import command_of
 
 pytestmark = pytest.mark.cluster
 
@@ -79,14 +81,16 @@ def read_committed(bootstrap: str) -> list[bytes]:
 
 @pytest.mark.parametrize("program", [OWN, LIBRDKAFKA], ids=["own", "librdkafka"])
 def test_who_wakes_behind_its_successor_is_fenced_and_leaves_nothing(
-    fresh: Any, program: str
+    fresh: Any, tmp_path: Path, program: str
 ) -> None:
+    script = tmp_path / "zombie.py"
+    script.write_text(program)
     fresh.start()
     bootstrap = fresh.bootstrap
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(TIMEOUT_S)
     with subprocess.Popen(
-        [sys.executable, "-c", program, bootstrap],
+        [*command_of(script), bootstrap],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

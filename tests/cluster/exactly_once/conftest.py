@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from ottla.broker.groups.placement import partition_of
 from ottla.client.admin import open_admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
+from tests.cluster.secure_form import command_of, java_login
 
 PROGRAMS = Path(__file__).with_name("copiers")
 JARS = "OTTLA_KAFKA_JARS"
@@ -382,17 +382,14 @@ def compiled(program: str, directory: Path) -> list[str]:
     source = str(PROGRAMS / f"{program}.java")
     words = [f"{java}c", "-cp", f"{jars}/*", "-d", str(directory), source]
     subprocess.run(words, check=True, timeout=120)
-    flags = ["-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dstate={directory}"]
+    flags = ["-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dstate={directory}", *java_login()]
     return [java, *flags, "-cp", f"{directory}:{jars}/*", program]
 
 
 @pytest.fixture(scope="session")
 def copier_commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """How each client's copier is run; Java's too, where OTTLA_KAFKA_JARS has its jars."""
-    found = {
-        client: [sys.executable, "-W", "ignore", str(PROGRAMS / f"with_{client}.py")]
-        for client in CLIENTS
-    }
+    found = {client: command_of(PROGRAMS / f"with_{client}.py") for client in CLIENTS}
     java = compiled("WithJava", tmp_path_factory.mktemp("java"))
     return found | ({"java": java} if java else {})
 

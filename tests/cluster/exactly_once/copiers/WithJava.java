@@ -1,3 +1,7 @@
+import java.io.FileReader;
+import java.io.IOException;
+import java.io.Reader;
+import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
@@ -66,8 +70,20 @@ public class WithJava {
             consumer.seek(at, committed == null ? 0 : committed.offset()));
     }
 
-    static KafkaProducer<byte[], byte[]> producer(String bootstrap, String name) {
+    /** How to log in, where a file of settings is named. */
+    static Properties login() {
         Properties settings = new Properties();
+        String file = System.getProperty("login");
+        try (Reader found = file == null ? Reader.nullReader() : new FileReader(file)) {
+            settings.load(found);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return settings;
+    }
+
+    static KafkaProducer<byte[], byte[]> producer(String bootstrap, String name) {
+        Properties settings = login();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("transactional.id", name);
         settings.put("transaction.timeout.ms", "30000");
@@ -75,7 +91,7 @@ public class WithJava {
     }
 
     static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, String name) {
-        Properties settings = new Properties();
+        Properties settings = login();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("group.id", name);
         settings.put("auto.offset.reset", "earliest");

@@ -1,3 +1,6 @@
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
@@ -16,8 +19,8 @@ import org.apache.kafka.streams.state.Stores;
  * in memory: it is restored from its changelog whenever the application starts.
  */
 public class WordCount {
-    public static void main(String[] words) {
-        Properties settings = new Properties();
+    public static void main(String[] words) throws IOException {
+        Properties settings = login();
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, words[2]);
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, words[0]);
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
@@ -45,5 +48,14 @@ public class WordCount {
             return StreamThreadExceptionResponse.REPLACE_THREAD;
         });
         streams.start();
+    }
+
+    /** How to log in, where a file of settings is named. */
+    static Properties login() throws IOException {
+        Properties settings = new Properties();
+        if (System.getProperty("login") != null) {
+            settings.load(Files.newBufferedReader(Path.of(System.getProperty("login"))));
+        }
+        return settings;
     }
 }
