@@ -47,9 +47,10 @@ PURE = ("model", "wire", "telemetry", "storage", "raft", "metadata", "node", "co
 EDGES = ("_driver", "_service")
 """Endings of the modules that act; in `rpc`, `client`, `pipeline`, `cli`, `bench`, `jepsen` may."""
 PURE_IN_CLIENT = {
-    "accumulator", "assignors", "consumer_member", "fetch_session", "fetched", "group_member",
-    "partitioner", "positions", "producer_identities", "producer_lane", "sticky_user_data",
-    "subscription", "transaction_flow", "transaction_messages",
+    "accumulator", "array_columns", "assignors", "consumer_member", "fetch_session", "fetched",
+    "group_member", "partitioner", "positions", "producer_identities", "producer_lane",
+    "record_batch", "record_decoder", "sticky_user_data", "subscription", "transaction_flow",
+    "transaction_messages",
     "transactional_accumulator",
 }  # fmt: skip
 PURE_IN_PIPELINE = {

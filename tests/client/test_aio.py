@@ -384,3 +384,31 @@ async def test_many_records_cross_over_in_one_call(ottla_cluster: ClusterUnderTe
                 await producer.send_many("numbers", b"text")  # type: ignore[arg-type]
 
     await in_asyncio(program)
+
+
+async def test_batches_and_records_take_turns_and_a_commit_covers_what_was_given_out(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+
+    async def program() -> None:
+        await fill(bootstrap, 30)
+        found: list[int] = []
+        async with open_consumer(bootstrap, IN_GROUP) as consumer:
+            await consumer.assign([AT])
+            found.append((await anext(consumer)).offset)
+            (batch,) = await consumer.poll_batches(record_count_max=4)
+            assert (batch.at, batch.values) == (AT, [b"1", b"2", b"3", b"4"])
+            found += batch.offsets
+            assert await consumer.position(AT) == 5
+            await consumer.commit()
+            assert (await consumer.committed([AT]))[AT].offset == 5
+            found += [one.offset for one in await consumer.poll(record_count_max=2)]
+            found.append((await anext(consumer)).offset)
+            while len(found) < 30:
+                for batch in await consumer.poll_batches(bytes_max=20):
+                    assert batch.size_bytes <= 20
+                    found += batch.offsets
+        assert found == list(range(30))
+
+    await in_asyncio(program)

@@ -182,3 +182,60 @@ async def test_records_come_from_three_brokers_and_from_who_is_left() -> None:
             for number in range(300, 600):
                 await producer.send("t", b"%d" % number, partition=number % 6)
             assert sorted(await read(consumer, 300)) == list(range(300, 600))
+
+
+async def test_batches_come_of_each_partition_and_move_its_position(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    async with open_admin(bootstrap) as admin:
+        await admin.create_topic("t", partition_count=2)
+    await produce(bootstrap, 700, partition=0)
+    await produce(bootstrap, 300, partition=1)
+    found: dict[TopicPartition, list[int]] = {A: [], B: []}
+    async with open_consumer(bootstrap, EARLIEST) as consumer:
+        consumer.assign([A, B])
+        with trio.fail_after(TIMEOUT_S):
+            while sum(map(len, found.values())) < 1_000:
+                batches = await consumer.poll_batches(record_count_max=90)
+                assert 0 < sum(map(len, batches)) <= 90
+                for batch in batches:
+                    found[batch.at] += [int(value or b"") for value in batch.values]
+                    assert list(batch.timestamps_ms) == [1_000 + at for at in batch.offsets]
+                for at in {batch.at for batch in batches}:
+                    assert await consumer.position(at) == len(found[at])
+        assert await consumer.poll_batches(0) == []
+        with pytest.raises(ValueError, match="bytes_max is 0"):
+            await consumer.poll_batches(bytes_max=0)
+        with pytest.raises(ValueError, match="record_count_max is 0"):
+            await consumer.poll_batches(record_count_max=0)
+    assert found == {A: list(range(700)), B: list(range(300))}
+
+
+async def test_records_and_batches_go_on_where_the_other_stopped(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    await produce(bootstrap, 300)
+    config = ConsumerConfig(auto_offset_reset="earliest", group_id="g", enable_auto_commit=False)
+    found: list[int] = []
+    async with open_consumer(bootstrap, config) as consumer:
+        consumer.assign([A])
+        with trio.fail_after(TIMEOUT_S):
+            while len(found) < 200:
+                found.append((await anext(consumer)).offset)
+                for batch in await consumer.poll_batches(record_count_max=7):
+                    found += batch.offsets
+                found += [record.offset for record in await consumer.poll(record_count_max=5)]
+            consumer.pause(A)
+            assert await consumer.poll_batches(0) == []
+            consumer.resume(A)
+            await consumer.commit()
+    async with open_consumer(bootstrap, config) as consumer:
+        consumer.assign([A])
+        with trio.fail_after(TIMEOUT_S):
+            while len(found) < 300:
+                for batch in await consumer.poll_batches(bytes_max=50):
+                    assert batch.size_bytes <= 50
+                    found += batch.offsets
+    assert found == list(range(300))

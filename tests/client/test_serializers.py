@@ -59,6 +59,25 @@ async def test_a_record_that_cannot_be_read_is_told_once_and_skipped(
         assert [record.value for record in await reader.poll()] == [4, 5]
 
 
+async def test_a_batch_ends_before_what_cannot_be_read_which_is_told_and_skipped(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async with open_producer(ottla_cluster.bootstrap) as producer:
+        for value in (b"1", b"2", b"{", b"4", None):
+            await producer.send("orders", value, key=b"k")
+    async with open_consumer(ottla_cluster.bootstrap, FROM_START) as consumer:
+        consumer.assign([AT])
+        reader = DeserializingConsumer(consumer, key=from_text, value=from_json)
+        (first,) = await reader.poll_batches()
+        assert (first.keys, first.values, first.batch.offsets) == (["k"] * 2, [1, 2], range(2))
+        with pytest.raises(DeserializationError, match=r"orders-0 at offset 2: the value") as told:
+            await reader.poll_batches()
+        assert told.value.part == "value"
+        assert isinstance(told.value.__cause__, ValueError)
+        (last,) = await reader.poll_batches()
+        assert (last.values, last.batch.offsets) == ([4, None], range(3, 5))
+
+
 async def test_an_error_of_a_serializer_sends_nothing(ottla_cluster: ClusterUnderTest) -> None:
     async with open_producer(ottla_cluster.bootstrap) as producer:
         orders = SerializingProducer(producer, value=to_json)

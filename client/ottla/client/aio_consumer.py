@@ -4,10 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 from ottla.client.consumer import Consumer
-from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.groups.committer import PendingCommit
 from ottla.client.groups.group_offsets import Committed
 from ottla.client.groups.handover import Listener
@@ -26,8 +27,12 @@ class AioConsumer(Bridge[Consumer]):
 
     def __init__(self, thread: TrioThread, kept: Kept[Consumer]) -> None:
         super().__init__(thread, kept)
-        self._fetched: deque[ConsumerRecord] = deque()
-        """Records that were polled and not given out yet, in order."""
+        self._polled: deque[RecordBatch] = deque()
+        """What was polled and is not given out yet, in order."""
+        self._row = 0
+        """How many records of the first of them are given out."""
+        self._made: list[ConsumerRecord] = []
+        """The records of the first of them, where they are given out one by one."""
         self._left_in_turn = RECORDS_PER_TURN
 
     # Reading.
@@ -36,10 +41,28 @@ class AioConsumer(Bridge[Consumer]):
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
         """Return the next records, waiting for the first of them; none when the time is over."""
-        if not self._fetched:
-            await self._fetch(timeout_s, record_count_max)
-        count = len(self._fetched) if record_count_max is None else record_count_max
-        return [self._fetched.popleft() for _ in range(min(count, len(self._fetched)))]
+        batches = await self.poll_batches(timeout_s, record_count_max=record_count_max)
+        return list(chain.from_iterable(batches))
+
+    async def poll_batches(
+        self,
+        timeout_s: float | None = None,
+        *,
+        record_count_max: int | None = None,
+        bytes_max: int | None = None,
+    ) -> list[RecordBatch]:
+        """Return the same records as batches, as `ottla.client.Consumer.poll_batches` does."""
+        if not self._polled:
+            await self._fetch(timeout_s, record_count_max, bytes_max)
+        left = sum(map(len, self._polled)) if record_count_max is None else record_count_max
+        found: list[RecordBatch] = []
+        while self._polled and left > 0 and (bytes_max is None or bytes_max > 0):
+            found.append(self._polled[0]._part(self._row, left, bytes_max))
+            self._give_out(len(found[-1]))
+            left -= len(found[-1])
+            if bytes_max is not None:
+                bytes_max -= found[-1].size_bytes
+        return found
 
     def __aiter__(self) -> "AioConsumer":
         return self
@@ -50,18 +73,33 @@ class AioConsumer(Bridge[Consumer]):
         if self._left_in_turn <= 0:
             self._left_in_turn = RECORDS_PER_TURN
             await asyncio.sleep(0)
-        while not self._fetched:
-            await self._fetch(None, None)
-        return self._fetched.popleft()
+        while not self._polled:
+            await self._fetch(None, None, None)
+        if not self._made:
+            self._made = list(self._polled[0])
+        record = self._made[self._row]
+        self._give_out(1)
+        return record
 
-    async def _fetch(self, timeout_s: float | None, record_count_max: int | None) -> None:
+    def _give_out(self, count: int) -> None:
+        self._row += count
+        if self._row == len(self._polled[0]):
+            self._polled.popleft()
+            self._row = 0
+            self._made = []
+
+    async def _fetch(
+        self, timeout_s: float | None, record_count_max: int | None, bytes_max: int | None
+    ) -> None:
         consumer = self._kept.value
 
-        async def ask() -> list[ConsumerRecord]:
-            return await consumer.poll(timeout_s, record_count_max=record_count_max)
+        async def ask() -> list[RecordBatch]:
+            return await consumer.poll_batches(
+                timeout_s, record_count_max=record_count_max, bytes_max=bytes_max
+            )
 
         # Extended also for a cancelled task: no record that was polled is lost.
-        keep = self._fetched.extend
+        keep = self._polled.extend
         keep(await self._thread.run(ask, kept=self._kept, on_unclaimed=keep))
 
     # What is read, and where.
@@ -200,8 +238,10 @@ class AioConsumer(Bridge[Consumer]):
     def _firsts(self) -> dict[TopicPartition, Offset]:
         """Return where the application stands in partitions of which more was polled."""
         found: dict[TopicPartition, Offset] = {}
-        for record in self._fetched:
-            found.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        row = self._row
+        for batch in self._polled:
+            found.setdefault(batch.at, batch._part(row, 1, None).base_offset)
+            row = 0
         return found
 
     async def act(self, act: Callable[[Consumer], None]) -> None:
@@ -217,7 +257,9 @@ class AioConsumer(Bridge[Consumer]):
                 consumer.seek(at, firsts[at])
             act(consumer)
 
-        self._fetched.clear()
+        self._polled.clear()
+        self._row = 0
+        self._made = []
         await self._run(ask)
 
 

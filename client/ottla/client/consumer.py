@@ -6,16 +6,16 @@ record is handed out.  Errors that nothing can mend come out of the next poll.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import trio
 
 from ottla.client.fetch.fetch_link import FetchLink
-from ottla.client.fetch.fetched import ConsumerRecord
 from ottla.client.fetch.offset_lookup import FoundOffset, find_offsets
 from ottla.client.fetch.positions import PartitionPlace, Positions
+from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.groups.committer import PendingCommit
 from ottla.client.groups.group import LEAVE_PATIENCE_S, NO_LONGER_OURS, Group
 from ottla.client.groups.group_member import Membership
@@ -35,6 +35,8 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 TRACED = "ottla.client.traced_consumer:TracedConsumer"
 """The consumer of programs that have set an OpenTelemetry provider."""
+
+T = TypeVar("T")
 
 RECORDS_PER_CHECKPOINT = 64
 """How many records the iterator gives before others get their turn."""
@@ -284,6 +286,31 @@ class Consumer:
             return await self._next(count)
         return []
 
+    async def poll_batches(
+        self,
+        timeout_s: float | None = None,
+        *,
+        record_count_max: int | None = None,
+        bytes_max: int | None = None,
+    ) -> list[RecordBatch]:
+        """Return the same records as batches, each of one partition: `for value in batch.values`.
+
+        For a fraction of the CPU of `poll`: only the columns that are asked for are made.  Together
+        they have at most `record_count_max` records (`max.poll.records` if left out) of about
+        `bytes_max` bytes, at least one record.  Positions, commits and all else are as of `poll`.
+        """
+        count = self._config.poll_records_max if record_count_max is None else record_count_max
+        if count < 1:
+            raise ValueError(f"record_count_max is {count}; it must be at least 1")
+        if bytes_max is not None and bytes_max < 1:
+            raise ValueError(f"bytes_max is {bytes_max}; it must be at least 1")
+        await trio.lowlevel.checkpoint()
+        with trio.CancelScope() as scope:
+            if timeout_s is not None:
+                scope.deadline = trio.current_time() + timeout_s
+            return await self._next_batches(count, bytes_max)
+        return []
+
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
         """Make a block the processing of a record: `with consumer.processing(record):`.
 
@@ -301,39 +328,55 @@ class Consumer:
         if self._left_to_checkpoint <= 0:
             self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
             await trio.lowlevel.checkpoint()
+        return await self._next_one()
+
+    async def _next_one(self) -> ConsumerRecord:
+        group = self._group
+        if group is not None:
+            group.on_poll()
+        if not self._failures and (group is None or not group.handover.is_held):
+            record = self.positions.take_one()
+            if record is not None:
+                return record
         return (await self._next(1))[0]
 
     async def _next(self, count: int) -> list[ConsumerRecord]:
+        positions = self.positions
+        return await self._next_of(lambda: positions.take(count))
+
+    async def _next_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
+        positions = self.positions
+        return await self._next_of(lambda: positions.take_batches(count, size_bytes))
+
+    async def _next_of(self, take: Callable[[], list[T]]) -> list[T]:
         group = self._group
+        if group is not None:
+            group.on_poll()
+        if found := self._take(take):
+            return found
         if group is None:
-            return await self._wait_for(count)
-        group.on_poll()
-        records = self._take(count)
-        if not records:
-            group.handover.set_waiting(True)
-            try:
-                records = await self._wait_for(count)
-            finally:
-                group.handover.set_waiting(False)
-        return records
+            return await self._wait_for(take)
+        group.handover.set_waiting(True)
+        try:
+            return await self._wait_for(take)
+        finally:
+            group.handover.set_waiting(False)
 
-    async def _wait_for(self, count: int) -> list[ConsumerRecord]:
-        records = self._take(count)
-        while not records:
+    async def _wait_for(self, take: Callable[[], list[T]]) -> list[T]:
+        while not (found := self._take(take)):
             await self._records.park()
-            records = self._take(count)
-        return records
+        return found
 
-    def _take(self, count: int) -> list[ConsumerRecord]:
+    def _take(self, take: Callable[[], list[T]]) -> list[T]:
         if self._failures:
             self._raise_failure()
         if self._group is not None and self._group.handover.is_held:
             return []
-        records = self.positions.take(count)
+        found = take()
         if self.positions.has_hunger():
             for link in self._links.values():
                 link.bell.ring()
-        return records
+        return found
 
     def _raise_failure(self) -> None:
         while self._failures:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ottla.client.consumer import Consumer
-from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.network.arguments import shown
 from ottla.client.produce.delivery import Delivery
 from ottla.client.producer import Producer
@@ -86,6 +86,17 @@ class DeserializedRecord(NamedTuple, Generic[K, V]):
     """Value; None for a tombstone."""
     headers: RecordHeaders
     """Headers: (name, bytes) pairs."""
+
+
+class DeserializedBatch(NamedTuple, Generic[K, V]):
+    """Records of one partition with their keys and values deserialized, as columns."""
+
+    batch: RecordBatch
+    """The records as bytes, with their offsets, times and headers."""
+    keys: list[K | None]
+    """Key of each record; None where it has none."""
+    values: list[V | None]
+    """Value of each record; None for a tombstone."""
 
 
 def _check_functions(**functions: object) -> None:
@@ -200,6 +211,55 @@ class DeserializingConsumer(Generic[K, V]):
                     return found
                 raise
         return found
+
+    async def poll_batches(
+        self,
+        timeout_s: float | None = None,
+        *,
+        record_count_max: int | None = None,
+        bytes_max: int | None = None,
+    ) -> list[DeserializedBatch[K, V]]:
+        """Return the next records as batches, as `Consumer.poll_batches` does.
+
+        Raises DeserializationError as `poll`: after all before the record have been returned.
+        """
+        batches = await self.consumer.poll_batches(
+            timeout_s, record_count_max=record_count_max, bytes_max=bytes_max
+        )
+        found: list[DeserializedBatch[K, V]] = []
+        for index, batch in enumerate(batches):
+            keys, values, failure = self._read_columns(batch)
+            count = len(values)
+            if count:
+                found.append(DeserializedBatch(batch[:count], keys[:count], values))
+            if failure is not None:
+                # As in `poll`: what is not returned now is read again, the record itself is not.
+                rest = [one[0] for one in batches[index + 1 :]]
+                again = count if found else count + 1
+                self._go_back(([batch[again]] if again < len(batch) else []) + rest)
+                if not found:
+                    raise failure from failure.__cause__
+                break
+        return found
+
+    def _read_columns(
+        self, batch: RecordBatch
+    ) -> tuple[list[K | None], list[V | None], DeserializationError | None]:
+        """Return keys and values up to the first that cannot be read, and why it cannot."""
+        keys: list[K | None] = []
+        values: list[V | None] = []
+        read_key, read_value = self._key, self._value
+        try:
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                keys.append(None if key is None else read_key(key))
+                values.append(None if value is None else read_value(value))
+        except Exception as error:
+            # Whatever somebody's function raises: the record that it raised for must be told.
+            part = "key" if len(keys) == len(values) else "value"
+            failure = DeserializationError(batch[len(values)], part, error)
+            failure.__cause__ = error
+            return keys, values, failure
+        return keys, values, None
 
     def __aiter__(self) -> "DeserializingConsumer[K, V]":
         return self

@@ -1,13 +1,14 @@
 """A consumer that makes a span of each poll; and spans of what is done with a record."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain, islice
 
 from opentelemetry.trace import SpanKind
 
 from ottla.client.consumer import Consumer
-from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.instrumentation.instruments import (
     LINKS_MAX,
     POLL,
@@ -17,6 +18,7 @@ from ottla.client.instrumentation.instruments import (
     instruments,
     link_to,
 )
+from ottla.model.ids import TopicPartition
 
 
 class TracedConsumer(Consumer):
@@ -33,30 +35,52 @@ class TracedConsumer(Consumer):
     async def _next(self, count: int) -> list[ConsumerRecord]:
         started_ns, started_s = time.time_ns(), time.perf_counter()
         records = await super()._next(count)
-        self._note(records, started_ns, time.perf_counter() - started_s)
+        took_s = time.perf_counter() - started_s
+        places = {TopicPartition(record.topic, record.partition) for record in records}
+        self._note(records[:LINKS_MAX], len(records), places, started_ns, took_s)
         return records
 
-    def _note(self, records: Sequence[ConsumerRecord], started_ns: int, took_s: float) -> None:
-        topics = {record.topic for record in records}
+    async def _next_one(self) -> ConsumerRecord:
+        return (await self._next(1))[0]
+
+    async def _next_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
+        started_ns, started_s = time.time_ns(), time.perf_counter()
+        batches = await super()._next_batches(count, size_bytes)
+        took_s = time.perf_counter() - started_s
+        first = list(islice(chain.from_iterable(batch[:LINKS_MAX] for batch in batches), LINKS_MAX))
+        record_count = sum(map(len, batches))
+        self._note(first, record_count, {batch.at for batch in batches}, started_ns, took_s)
+        return batches
+
+    def _note(
+        self,
+        first: Sequence[ConsumerRecord],
+        count: int,
+        places: Collection[TopicPartition],
+        started_ns: int,
+        took_s: float,
+    ) -> None:
+        """Report a poll; `first` are those of its records that may be linked to."""
+        topics = {at.topic for at in places}
         topic = topics.pop() if len(topics) == 1 else None
         attributes = attributes_of(POLL, topic, self._config.client_id)
         if self._config.group_id is not None:
             attributes["messaging.consumer.group.name"] = self._config.group_id
-        partitions = {record.partition for record in records}
+        partitions = {at.partition for at in places}
         if topic is not None and len(partitions) == 1:
             attributes["messaging.destination.partition.id"] = str(partitions.pop())
-        links = [link for record in records[:LINKS_MAX] if (link := link_to(record)) is not None]
+        links = [link for record in first if (link := link_to(record)) is not None]
         span = instruments().tracer.start_span(
             "poll" if topic is None else f"poll {topic}",
             kind=SpanKind.CLIENT,
             links=links,
             start_time=started_ns,
-            attributes={**attributes, "messaging.batch.message_count": len(records)},
+            attributes={**attributes, "messaging.batch.message_count": count},
         )
-        if len(records) == 1:
-            span.set_attribute("messaging.kafka.offset", records[0].offset)
+        if count == 1:
+            span.set_attribute("messaging.kafka.offset", first[0].offset)
         span.end()
-        instruments().consumed.add(len(records), attributes)
+        instruments().consumed.add(count, attributes)
         instruments().operation_duration.record(took_s, attributes)
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.fetch.fetched import ConsumerRecord, Fetched
+from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
 from ottla.storage.cleaner.cleaning_bench import compacted_batch

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client import ConsumerConfig, TopicPartition, open_consumer
-from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.client.produce.partitioner import Partitioner, partition_of
 from ottla.model.errors import RefusedError
 from ottla.pipeline.write.produce_rows import produce_rows, sorted_rows

@@ -252,6 +252,7 @@ class FetchLink(BrokerLink):
                 data.records,
                 aborted=aborted,
                 check_crcs=self._config.check_crcs,
+                decoder=self._positions.decoder,
             )
             if self._positions.on_fetched(place, turn, fetched):
                 self._on_records()

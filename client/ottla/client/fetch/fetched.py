@@ -5,38 +5,44 @@ batches, aborted transactions (read_committed) and what lies before the position
 a batch that the answer cut off is left for the next fetch.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, islice
 from typing import NamedTuple
 
 from ottla.client.fetch.aborted_producers import AbortedProducers
+from ottla.client.fetch.record_batch import (
+    ConsumerRecord,
+    RecordBatch,
+    RecordColumns,
+    RecordOrigin,
+    ScannedColumns,
+)
+from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.model.errors import CorruptDataError
-from ottla.model.ids import Epoch, Offset, TopicPartition
-from ottla.wire.batch import BatchHeader, TimestampType, batches, check_crc
-from ottla.wire.records import RecordHeaders, record_body, scan_body_as
+from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, TopicPartition
+from ottla.model.limits import BATCH_HEADER_BYTES, MIB
+from ottla.wire.batch import LOG_APPEND_TIME_FLAG, BatchHeader, batches, check_crc
+from ottla.wire.compression import Codec, codec_of
+from ottla.wire.records import Body, RecordHeaders, record_body, scan_body_as
+
+ROWS_TOGETHER_MAX = 8_192
+"""Records of several batches that are decoded together: more hold the loop longer, fewer let the
+calls of numpy show."""
+BYTES_TOGETHER_MAX = MIB
+"""Their size likewise; it also bounds what is unpacked and not read yet, but for one batch."""
+SCANNED_TOGETHER_COUNT = 256
+"""Records that are scanned ahead of who takes fewer."""
+MADE_TOGETHER_COUNT = 256
+"""Records that are made ahead of who takes fewer."""
 
 
-class ConsumerRecord(NamedTuple):
-    """One record, and where it was."""
+class DecodedRows(NamedTuple):
+    """Records that can be given out."""
 
-    topic: str
-    """Name of the topic."""
-    partition: int
-    """Number of the partition."""
-    offset: Offset
-    """Offset of the record."""
-    timestamp_ms: int
-    """Time of the record, in ms since 1970."""
-    key: bytes | None
-    """Key; None where the record has none."""
-    value: bytes | None
-    """Value; None for a tombstone."""
-    headers: RecordHeaders
-    """Headers: (name, bytes) pairs."""
-    leader_epoch: Epoch
-    """Leader epoch under which the record was written."""
-    timestamp_type: TimestampType
-    """Whether the time is the producer's or the broker's."""
+    columns: RecordColumns
+    end: OffsetAndEpoch | None
+    """Where the position is behind them; None: right behind the last of them."""
 
 
 class Fetched:
@@ -44,12 +50,19 @@ class Fetched:
 
     __slots__ = (
         "_aborted",
-        "_batches",
+        "_broken",
         "_check_crcs",
         "_data",
+        "_decoder",
         "_failure",
-        "_header",
-        "_records",
+        "_found",
+        "_made",
+        "_made_first",
+        "_next",
+        "_row",
+        "_rows",
+        "_scan",
+        "_to_scan",
         "at",
         "end_epoch",
         "end_offset",
@@ -67,6 +80,7 @@ class Fetched:
         *,
         aborted: Sequence[tuple[int, Offset]] | None = None,
         check_crcs: bool = True,
+        decoder: RecordDecoder | None = None,
     ) -> None:
         """Look at the batches' headers; CorruptDataError where they lie.
 
@@ -80,15 +94,26 @@ class Fetched:
         self.size_bytes = len(data)
         self._data = data
         self._check_crcs = check_crcs
-        found = list(batches(data, is_partial_end_allowed=True))
-        self.end_offset = found[-1][1].end_offset if found else offset
+        self._decoder = decoder or RecordDecoder()
+        self._found = list(batches(data, is_partial_end_allowed=True))
+        self._next = 0
+        """Which batch is looked at next."""
+        last = self._found[-1][1] if self._found else None
+        self.end_offset = last.end_offset if last else offset
         """Where the next fetch goes on."""
-        self.end_epoch = found[-1][1].partition_leader_epoch if found else epoch
-        self._batches = iter(found)
+        self.end_epoch = last.partition_leader_epoch if last else epoch
         self._aborted = AbortedProducers(aborted)
         self._failure: CorruptDataError | None = None
-        self._header: BatchHeader | None = None
-        self._records: Iterator[ConsumerRecord] = iter(())
+        self._broken: CorruptDataError | None = None
+        """Why the scan ended; it is told once what comes before was given out."""
+        self._rows: DecodedRows | None = None
+        self._row = 0
+        self._made: list[ConsumerRecord] = []
+        self._made_first = 0
+        """The row of the first record in `_made`."""
+        self._to_scan: deque[tuple[Body, OffsetAndEpoch]] = deque()
+        """What is to be read record by record, and where the position is behind each."""
+        self._scan: tuple[Iterator[ConsumerRecord], RecordOrigin, OffsetAndEpoch] | None = None
 
     @property
     def is_drained(self) -> bool:
@@ -101,51 +126,182 @@ class Fetched:
         CorruptDataError where the bytes lie, once all that comes before was given out.
         """
         taken: list[ConsumerRecord] = []
+        while len(taken) < count:
+            try:
+                rows = self._rows or self._next_rows()
+            except CorruptDataError:
+                if not taken:
+                    raise
+                break
+            if rows is None:
+                break
+            found = self._records(rows, count - len(taken))
+            if len(found) == count:
+                return found
+            taken += found
+        return taken
+
+    def take_made(self) -> ConsumerRecord | None:
+        """Give out a record that is made already and no row's last; None where `take` must look."""
+        at = self._row - self._made_first
+        if not 0 <= at < len(self._made) - 1:
+            return None
+        record = self._made[at]
+        self._row += 1
+        self.offset, self.epoch = Offset(record.offset + 1), record.leader_epoch
+        return record
+
+    def take_batch(self, count: int, size_bytes: int | None = None) -> RecordBatch | None:
+        """Give out the next records as one batch, at most `count` and of that size; at least one.
+
+        Fewer when those that follow are of another origin; None only when none are left.
+        CorruptDataError as `take`.
+        """
+        rows = self._rows or self._next_rows()
+        if rows is None:
+            return None
+        columns, start = rows.columns, self._row
+        end = min(start + count, columns.row_count)
+        if size_bytes is not None:
+            end = min(end, columns.end_within(start, size_bytes))
+        self._move_to(rows, end, columns.offset_of(end - 1))
+        return RecordBatch(columns, start, end)
+
+    def _records(self, rows: DecodedRows, count: int) -> list[ConsumerRecord]:
+        """Give out records of these rows, at least one."""
+        start, row_count = self._row, rows.columns.row_count
+        if count >= MADE_TOGETHER_COUNT:
+            found = rows.columns.records(start, min(start + count, row_count))
+        else:
+            made, at = self._made, start - self._made_first
+            if not 0 <= at < len(made):
+                end = min(start + MADE_TOGETHER_COUNT, row_count)
+                made = self._made = rows.columns.records(start, end)
+                self._made_first, at = start, 0
+            found = made[at : at + count]
+        self._move_to(rows, start + len(found), found[-1].offset)
+        return found
+
+    def _move_to(self, rows: DecodedRows, row: int, last_offset: Offset) -> None:
+        """Note that all before a row is given out."""
+        self._row = row
+        if row < rows.columns.row_count:
+            self.offset, self.epoch = Offset(last_offset + 1), rows.columns.origin.leader_epoch
+            return
+        self._rows, self._row, self._made = None, 0, []
+        if rows.end is None:
+            self.offset, self.epoch = Offset(last_offset + 1), rows.columns.origin.leader_epoch
+        else:
+            self.offset, self.epoch = rows.end
+
+    def _next_rows(self) -> DecodedRows | None:
+        """Return the next rows, None where none are left; they are given out from the first on."""
         if self._failure is not None:
             raise self._failure
         try:
-            while len(taken) < count:
-                header = self._header or self._next_batch()
-                if header is None:
-                    break
-                self._take_of_batch(header, count, taken)
+            while self._scan is not None or self._to_scan or self._next < len(self._found):
+                rows = self._scan_some() if self._scan or self._to_scan else self._decode_some()
+                if rows is not None:
+                    self._rows, self._made_first = rows, 0
+                    return rows
         except CorruptDataError as error:
             self._failure = CorruptDataError(f"{self.at} at offset {self.offset}: {error.where}")
-            if not taken:
-                raise self._failure from error
-        return taken
-
-    def _take_of_batch(self, header: BatchHeader, count: int, taken: list[ConsumerRecord]) -> None:
-        epoch = header.partition_leader_epoch
-        before = len(taken)
-        try:
-            taken.extend(islice(self._records, count - before))
-        finally:
-            # Where the bytes lie, what came before it has been taken.
-            if len(taken) > before:
-                self.offset, self.epoch = Offset(taken[-1].offset + 1), epoch
-        if len(taken) < count:
-            self._header = None
-            self.offset, self.epoch = header.end_offset, epoch
-
-    def _next_batch(self) -> BatchHeader | None:
-        for start, header in self._batches:
-            if header.end_offset <= self.offset:
-                continue
-            if self._check_crcs and not check_crc(self._data, start, header):
-                raise CorruptDataError("the batch fails its checksum")
-            if header.is_control:
-                self._aborted.on_control(self._data, start, header)
-            elif not self._aborted.is_aborted(header):
-                self._header = header
-                self._records = self._records_of(start, header)
-                return header
-            self.offset, self.epoch = header.end_offset, header.partition_leader_epoch
+            raise self._failure from error
         return None
 
-    def _records_of(self, start: int, header: BatchHeader) -> Iterator[ConsumerRecord]:
+    def _decode_some(self) -> DecodedRows | None:
+        """Return the rows of the next batches; None where there are none, or they are to scan."""
+        bodies, end = self._collect()
+        if bodies:
+            columns = self._decoder.read(self._origin_of(bodies[0].header), bodies, self.offset)
+            if columns is None:
+                self._to_scan.extend(
+                    (
+                        body,
+                        OffsetAndEpoch(body.header.end_offset, body.header.partition_leader_epoch),
+                    )
+                    for body in bodies[:-1]
+                )
+                self._to_scan.append((bodies[-1], end))
+                return None
+            if columns.row_count:
+                return DecodedRows(columns, end)
+        self.offset, self.epoch = end
+        return None
+
+    def _collect(self) -> tuple[list[Body], OffsetAndEpoch]:
+        """Return the next batches of one origin, and where the position is behind them.
+
+        Of an answer the first batch comes alone: an application may want nothing else.
+        """
+        bodies: list[Body] = []
+        end = OffsetAndEpoch(self.offset, self.epoch)
+        count = size_bytes = 0
+        is_alone = self._next == 0
+        for place in range(self._next, len(self._found)):
+            start, header = self._found[place]
+            if header.end_offset > self.offset:
+                is_data = not header.is_control and not self._aborted.is_aborted(header)
+                count += header.record_count
+                if is_data and bodies:
+                    is_full = count > ROWS_TOGETHER_MAX or size_bytes >= BYTES_TOGETHER_MAX
+                    if is_alone or is_full or not _is_alike(header, bodies[0].header):
+                        break
+                try:
+                    if self._check_crcs and not check_crc(self._data, start, header):
+                        raise CorruptDataError("the batch fails its checksum")
+                    if header.is_control:
+                        self._aborted.on_control(self._data, start, header)
+                    elif is_data:
+                        bodies.append(self._body(start, header))
+                        size_bytes += bodies[-1].size_bytes
+                except CorruptDataError:
+                    if bodies:
+                        break  # first what is good: it comes again
+                    self.offset, self.epoch = end
+                    raise
+                end = OffsetAndEpoch(header.end_offset, header.partition_leader_epoch)
+            self._next = place + 1
+        return bodies, end
+
+    def _body(self, start: int, header: BatchHeader) -> Body:
+        if codec_of(header.codec) is Codec.NONE:
+            # Copied with its neighbours, at once.
+            return Body(header, self._data, start + BATCH_HEADER_BYTES, start + header.size_bytes)
+        unpacked = record_body(self._data, start, header)
+        return Body(header, unpacked, 0, len(unpacked))
+
+    def _origin_of(self, header: BatchHeader) -> RecordOrigin:
+        return RecordOrigin(self.at, header.partition_leader_epoch, header.timestamp_type)
+
+    def _scan_some(self) -> DecodedRows | None:
+        """Return some rows of a batch that is read record by record; None behind its last."""
+        if self._broken is not None:
+            raise self._broken
+        if self._scan is None:
+            body, end = self._to_scan.popleft()
+            self._scan = self._records_of(body), self._origin_of(body.header), end
+        scan, origin, end = self._scan
+        records: list[ConsumerRecord] = []
+        try:
+            records.extend(islice(scan, SCANNED_TOGETHER_COUNT))
+        except CorruptDataError as error:
+            # Where the bytes lie, what came before it has been taken.
+            self._broken = error
+            if not records:
+                raise
+            return DecodedRows(ScannedColumns(origin, records), None)
+        if len(records) == SCANNED_TOGETHER_COUNT:
+            return DecodedRows(ScannedColumns(origin, records), None)
+        self._scan = None
+        if records:
+            return DecodedRows(ScannedColumns(origin, records), end)
+        self.offset, self.epoch = end
+        return None
+
+    def _records_of(self, body: Body) -> Iterator[ConsumerRecord]:
         """Return those from the position on."""
-        (topic, partition), first = self.at, self.offset
+        (topic, partition), first, header = self.at, self.offset, body.header
         epoch, stamp, new = header.partition_leader_epoch, header.timestamp_type, tuple.__new__
 
         def make(
@@ -159,7 +315,18 @@ class Fetched:
             fields = (topic, partition, offset, timestamp_ms, key, value, headers, epoch, stamp)
             return new(ConsumerRecord, fields)
 
-        records = scan_body_as(make, record_body(self._data, start, header), header)
+        data = body.data
+        if type(data) is not bytes or body.size_bytes < len(data):
+            data = bytes(memoryview(data)[body.start : body.end])
+        records = scan_body_as(make, data, header)
         if header.base_offset >= first:
             return records
         return dropwhile(lambda record: record.offset < first, records)
+
+
+def _is_alike(one: BatchHeader, other: BatchHeader) -> bool:
+    """Return whether the records of two batches have the same origin."""
+    return (
+        one.partition_leader_epoch == other.partition_leader_epoch
+        and not (one.attributes ^ other.attributes) & LOG_APPEND_TIME_FLAG
+    )

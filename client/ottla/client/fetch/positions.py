@@ -9,7 +9,9 @@ ahead, and an answer to a question asked before that is dropped too.  Invariants
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from ottla.client.fetch.fetched import ConsumerRecord, Fetched
+from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
+from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch, TopicPartition
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
@@ -59,6 +61,8 @@ class Positions:
         self._ready: dict[TopicPartition, PartitionPlace] = {}
         """Those where something is fetched; who gave out last stands last."""
         self._is_hungry = False
+        self.decoder = RecordDecoder()
+        """Decodes what is fetched."""
 
     def __contains__(self, at: object) -> bool:
         return at in self._places
@@ -136,14 +140,52 @@ class Positions:
                 if taken:
                     return taken  # first what is good: it comes again
                 raise
-            place.position = OffsetAndEpoch(first.offset, first.epoch)
-            if first.is_drained:
-                place.fetched.popleft()
-                self._is_hungry = True
-                del self._ready[place.at]
-                if place.fetched:
-                    self._ready[place.at] = place
+            self._on_given_out(place, first)
         return taken
+
+    def take_one(self) -> ConsumerRecord | None:
+        """Give out one record if it is made already: the short way through `take`."""
+        place = self._first_ready()
+        if place is None:
+            return None
+        first = place.fetched[0]
+        record = first.take_made()
+        if record is not None:
+            place.position = OffsetAndEpoch(first.offset, first.epoch)
+        return record
+
+    def take_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
+        """Give out the same as batches, at most `count` and about that size, at least one."""
+        taken: list[RecordBatch] = []
+        while (
+            count > 0
+            and (size_bytes is None or size_bytes > 0)
+            and (place := self._first_ready()) is not None
+        ):
+            first = place.fetched[0]
+            try:
+                # An answer that ends with markers gives none.
+                batch = first.take_batch(count, size_bytes)
+            except CorruptDataError:
+                if taken:
+                    return taken  # first what is good: it comes again
+                raise
+            self._on_given_out(place, first)
+            if batch is not None:
+                taken.append(batch)
+                count -= len(batch)
+                if size_bytes is not None:
+                    size_bytes -= batch.size_bytes
+        return taken
+
+    def _on_given_out(self, place: PartitionPlace, first: Fetched) -> None:
+        place.position = OffsetAndEpoch(first.offset, first.epoch)
+        if first.is_drained:
+            place.fetched.popleft()
+            self._is_hungry = True
+            del self._ready[place.at]
+            if place.fetched:
+                self._ready[place.at] = place
 
     def _first_ready(self) -> PartitionPlace | None:
         for place in self._ready.values():

@@ -11,7 +11,7 @@ from opentelemetry import metrics, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
 
-from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.record_batch import ConsumerRecord
 
 SCOPE = "ottla.client"
 

@@ -7,7 +7,7 @@ import trio
 
 from ottla.client.admin import Admin, open_admin
 from ottla.client.consumer import Consumer, open_consumer
-from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.client.groups.group import NO_LONGER_OURS
 from ottla.client.producer import Producer, open_producer
 from ottla.jepsen.clients.completions import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.jepsen.history import EventKind
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation

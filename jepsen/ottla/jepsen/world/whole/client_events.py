@@ -9,7 +9,7 @@ no order.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.client.consumer import Consumer
-from ottla.client.fetch.fetched import ConsumerRecord
+from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.jepsen.checkers.table import judge
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import NO_EXTRA, Event, EventKind, History, Json
