@@ -229,6 +229,7 @@ class Broker:
             clock=self._clock,
             rng=self._rng,
             errors=self.errors,
+            turn_end=self.dispatcher.turn_end,
         )
 
     def _new_questions(self) -> CoordinatorQuestions:
@@ -251,15 +252,13 @@ class Broker:
             clock=self._clock,
             ids=self._producer_ids,
             errors=self.errors,
+            turn_end=self.dispatcher.turn_end,
         )
 
     def _new_marker_sender(self) -> MarkerSender:
         coordinator = self._transactions
         sender = MarkerSender(
-            self.config,
-            on_marked=coordinator.on_marked,
-            errors=self.errors,
-            own=self._loopback,
+            self.config, on_marked=coordinator.on_marked, errors=self.errors, own=self._loopback
         )
         coordinator.send_markers = sender.send
         coordinator.cancel_markers = sender.cancel

@@ -3,6 +3,8 @@
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.broker.groups.classic_group import ClassicGroup, GroupState, group_of
 from ottla.broker.groups.classic_member import ClassicMember
@@ -16,6 +18,8 @@ from ottla.broker.groups.group_records import (
 )
 from ottla.broker.groups.offsets import CommittedOffset, committed_offset_of
 from ottla.model.errors import CorruptDataError
+from ottla.model.ids import ZERO_UUID
+from ottla.wire.codec import encode
 from ottla.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.offset_commit_key import OffsetCommitKey
@@ -80,6 +84,37 @@ def test_an_offset_is_written_as_kafka_writes_it() -> None:
     assert key == OffsetCommitKey(group="g1", topic="orders", partition=5)
     assert isinstance(value, OffsetCommitValue)
     assert committed_offset_of(value) == offset
+
+
+@given(
+    group=st.text(max_size=300),
+    topic=st.text(max_size=30),
+    index=st.integers(0, 2**31 - 1),
+    offset=st.integers(-(2**63), 2**63 - 1),
+    epoch=st.integers(-1, 2**31 - 1),
+    metadata=st.text(max_size=300),
+    commit_ms=st.integers(-1, 2**63 - 1),
+    expire_ms=st.sampled_from([-1, 7]),
+    topic_id=st.sampled_from([ZERO_UUID, UUID(int=5)]),
+)
+def test_offsets_put_together_by_hand_are_what_the_codec_writes(
+    group: str,
+    topic: str,
+    index: int,
+    offset: int,
+    epoch: int,
+    metadata: str,
+    commit_ms: int,
+    expire_ms: int,
+    topic_id: UUID,
+) -> None:
+    key = OffsetCommitKey(group=group, topic=topic, partition=index)
+    assert offset_key(group, topic, index) == b"\0\1" + encode(key, 0)
+    if expire_ms != -1:
+        epoch, topic_id = -1, ZERO_UUID  # version 1 has no room for them
+    kept = CommittedOffset(offset, epoch, metadata, commit_ms, expire_ms, topic_id)
+    version = 4 if expire_ms == -1 else 1
+    assert kept.encoded() == version.to_bytes(2) + encode(kept.as_value(), version)
 
 
 def test_an_offset_with_an_expiry_of_its_own_takes_version_1() -> None:

@@ -14,7 +14,7 @@ from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.node.clock_driver import RealRng
-from ottla.wire.apis import API_VERSIONS, HEARTBEAT, PRODUCE
+from ottla.wire.apis import API_VERSIONS, HEARTBEAT, OFFSET_COMMIT, PRODUCE
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import encode_request_header
@@ -22,6 +22,8 @@ from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
+from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
+from ottla.wire.messages.offset_commit_response import OffsetCommitResponse
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -65,6 +67,10 @@ def produce(correlation_id: int, records: bytes = b"records", acks: int = -1) ->
         topic_data=[TopicProduceData(name="t", partition_data=[data])],
     )
     return request(message, PRODUCE_VERSION, correlation_id)
+
+
+def commit(correlation_id: int) -> bytes:
+    return request(OffsetCommitRequest(group_id="g"), 8, correlation_id)
 
 
 class Host:
@@ -265,6 +271,19 @@ def test_a_produce_that_awaits_before_its_append_holds_up_take_up_until_it_has_a
     assert world.take_answered_ids() == []
     world.complete(1)
     assert world.take_answered_ids() == [1, 2]
+
+
+def test_take_up_goes_on_past_a_commit_that_is_decided_and_waits_to_be_committed() -> None:
+    world = World()
+    world.dispatcher.register(OFFSET_COMMIT, world.on_heartbeat)
+    world.holds = {1, 2}
+    world.feed(commit(1) + commit(2) + heartbeat(3, "g"))
+    assert world.seen_ids == [1, 2, 3]
+    assert not world.take_answered_ids(), "answers keep the order of requests"
+    for number in (2, 1):
+        context = world.contexts[number - 1]
+        context.slot.complete(OffsetCommitResponse())
+    assert world.take_answered_ids() == [1, 2, 3]
 
 
 def test_a_coroutine_that_ends_with_none_still_pauses_what_is_no_produce() -> None:

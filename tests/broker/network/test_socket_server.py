@@ -23,7 +23,7 @@ from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.storage.slice import FileSlice
 from ottla.telemetry.loop_pause_driver import LoopPauseMeter
-from ottla.wire.apis import FETCH, HEARTBEAT, PRODUCE
+from ottla.wire.apis import FETCH, HEARTBEAT, OFFSET_COMMIT, PRODUCE
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.fetch_request import FetchRequest
@@ -34,6 +34,8 @@ from ottla.wire.messages.fetch_response import (
 )
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
+from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
+from ottla.wire.messages.offset_commit_response import OffsetCommitResponse
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -180,6 +182,35 @@ async def test_an_answer_completed_from_another_task_leaves_at_once() -> None:
         contexts[0].slot.complete(HeartbeatResponse())
         with trio.fail_after(60):
             assert (await read_answer(stream))[0] == 1
+
+
+async def test_what_is_done_once_at_the_end_of_a_turn_answers_all_of_its_requests() -> None:
+    waiting: list[RequestContext] = []
+    counts: list[int] = []
+    dispatcher = Dispatcher()
+
+    def write() -> None:
+        counts.append(len(waiting))
+        for context in waiting:
+            context.slot.complete(OffsetCommitResponse())
+        waiting.clear()
+
+    def on_commit(context: RequestContext, request: OffsetCommitRequest) -> None:
+        waiting.append(context)
+        assert dispatcher.turn_end.call(write)
+
+    dispatcher.register(OFFSET_COMMIT, on_commit)
+    async with serving(dispatcher) as server:
+        body = encode(OffsetCommitRequest(group_id="g"), 8)
+        frames = [
+            framed(encode_request_header(OFFSET_COMMIT, 8, number, "t") + body)
+            for number in range(5)
+        ]
+        async with await connect(server) as stream:
+            await stream.send_all(b"".join(frames))
+            assert [(await read_answer(stream))[0] for _ in frames] == list(range(5))
+        assert sum(counts) == 5
+        assert not dispatcher.turn_end.call(write), "no turn is under way"
 
 
 async def test_a_client_that_closes_right_after_its_last_request_loses_none() -> None:

@@ -26,6 +26,7 @@ from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.metadata.delta import MetadataDelta
@@ -63,14 +64,20 @@ class GroupCoordinator(ShardCoordinator[GroupShard, list[GroupRecord]]):
         clock: Clock,
         rng: Rng,
         errors: UnexpectedErrors | None = None,
+        turn_end: TurnEnd | None = None,
     ) -> None:
         super().__init__(
-            local_id=local_id, table=table, purgatory=purgatory, clock=clock, errors=errors
+            local_id=local_id,
+            table=table,
+            purgatory=purgatory,
+            clock=clock,
+            errors=errors,
+            turn_end=turn_end,
         )
         self._config = config
         self._rng = rng
         self._topics = TopicView(self._used_regexes)
-        self._is_working = False
+        self._is_working = self._may_have_work = False
         self._armed_ms: int | None = None
         self._alarm = Alarm(clock, self._next_deadline_ms, self._on_time)
 
@@ -88,7 +95,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, list[GroupRecord]]):
         )
 
     def _after_turn(self, nursery: trio.Nursery) -> None:
-        if not self._is_working and self._has_work():
+        may_have_work, self._may_have_work = self._may_have_work, False
+        if may_have_work and not self._is_working and self._has_work():
             self._is_working = True
             name = "work of groups in steps"
             nursery.start_soon(keep_running, name, self._work_off, self._errors)
@@ -284,6 +292,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, list[GroupRecord]]):
         led.answers += effects.committed_answers
         self._note_due(led)
         if self._topics.has_work or led.shard.has_work:
+            self._may_have_work = True
             self._is_due.set()
         deadline_ms = led.shard.next_deadline_ms
         if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):

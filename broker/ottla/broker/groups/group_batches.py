@@ -31,7 +31,11 @@ def batches_of(
     build = BatchBuilder.build if producer is None else partial(_build_of, producer=producer)
     builder = BatchBuilder()
     for write in writes:
-        if builder.record_count and builder.size_bytes + sum(map(_size_of, write)) > bytes_max:
+        if builder.size_bytes + sum(map(_size_of, write)) <= bytes_max:
+            for key, value in write:
+                builder.append(timestamp_ms, key, value)
+            continue
+        if builder.record_count:
             done.append(build(builder))
             builder = BatchBuilder()
         for record in write:

@@ -8,10 +8,12 @@ groups (3 to 8 and 16) say of a group is in `consumer_records.py`.
 
 from struct import Struct
 from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.wire.codec import decode, encode
-from ottla.wire.codec_types import Message
+from ottla.wire.codec_runtime import write_uvarint
+from ottla.wire.codec_types import ZERO_UUID, Message
 from ottla.wire.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
@@ -77,7 +79,14 @@ LISTED_COUNT_MAX = 10_000
 and to look at a hundred times as many holds the loop for a second."""
 
 _int16 = Struct(">h")
-_OFFSET_COMMIT_PREFIX = _int16.pack(OFFSET_COMMIT)
+_key_start = Struct(">hh").pack
+_length = _int16.pack
+_index = Struct(">i").pack
+_value_start = Struct(">hqi").pack
+_instant = Struct(">q").pack
+NO_TAGS = b"\0"
+TOPIC_ID_TAG = b"\1\0\x10"
+"""One tagged field: its tag, 0, and its size."""
 _GROUP_METADATA_PREFIX = _int16.pack(GROUP_METADATA)
 
 KINDS: dict[int, tuple[type[Message], type[Message]]] = {
@@ -109,17 +118,40 @@ class GroupRecord(NamedTuple):
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    """Return the key of a committed offset."""
-    return _OFFSET_COMMIT_PREFIX + encode(
-        OffsetCommitKey(group=group, topic=topic, partition=partition), 0
+    """Return the key of a committed offset.
+
+    It is put together by hand, as most values are: every commit has one of each.
+    """
+    raw_group, raw_topic = group.encode(), topic.encode()
+    return b"".join(
+        (
+            _key_start(OFFSET_COMMIT, len(raw_group)),
+            raw_group,
+            _length(len(raw_topic)),
+            raw_topic,
+            _index(partition),
+        )
     )
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:
     """Return a committed offset as bytes, in the version that has room for what is set."""
-    has_expiry = value.expire_timestamp != NO_EXPIRY
-    version = OFFSET_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VERSION
-    return _int16.pack(version) + encode(value, version)
+    if value.expire_timestamp != NO_EXPIRY:
+        version = OFFSET_VERSION_WITH_EXPIRY
+        return _int16.pack(version) + encode(value, version)
+    return lasting_offset_value(
+        value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.topic_id
+    )
+
+
+def lasting_offset_value(
+    offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, topic_id: UUID
+) -> bytes:
+    """Return a committed offset without an expiry of its own as bytes."""
+    raw = metadata.encode()
+    tags = NO_TAGS if topic_id == ZERO_UUID else TOPIC_ID_TAG + topic_id.bytes
+    start = _value_start(OFFSET_VERSION, offset, leader_epoch)
+    return b"".join((start, write_uvarint(len(raw) + 1), raw, _instant(commit_timestamp_ms), tags))
 
 
 def group_key(group: str) -> bytes:

@@ -78,6 +78,9 @@ GROUP_COST = 5
 OFFSETS_PER_COST = 4
 """Offsets that are collected in the time in which one is put into an answer."""
 
+SMALL_COUNT_MAX = 50
+"""Topics and partitions of a request that is served without steps: about a millisecond."""
+
 COMMITS_PER_PIECE = 500
 """Partitions that are committed together, in one turn of the loop: some ten milliseconds at most.
 A request of more is committed piece by piece."""
@@ -95,7 +98,36 @@ class OffsetApis:
 
         Very many are kept piece by piece.
         """
+        if is_small(request):
+            return self._commit_small(context, request)
         return begun(self._commit(context, request))
+
+    def _commit_small(
+        self, context: RequestContext, request: OffsetCommitRequest
+    ) -> OffsetCommitResponse | None:
+        """Keep offsets of few partitions, as nearly all requests are, without steps."""
+        version = context.header.api_version
+        found: list[Topic | None] = []
+        commits: list[TopicCommit] = []
+        for asked in request.topics:
+            topic = self._topic(asked.name, asked.topic_id, version)
+            found.append(topic)
+            if topic is not None:
+                there = topic.partitions
+                known = [one for one in asked.partitions if one.partition_index in there]
+                commits.append(TopicCommit(topic.name, topic.id, known))
+        if not any(commit.partitions for commit in commits):
+            return _committed_small(request, found, [], version)
+
+        def answer(said: Any) -> None:
+            if isinstance(said, ErrorCode):
+                codes = [said] * sum(len(commit.partitions) for commit in commits)
+            else:
+                codes = [code for topic in said for code in topic]
+            context.slot.complete(_committed_small(request, found, codes, version))
+
+        self._commit_piece(request, commits, answer, version)
+        return None
 
     def _commit(self, context: RequestContext, request: OffsetCommitRequest) -> Steps[None]:
         version = context.api_version
@@ -368,6 +400,34 @@ def _committed(
         if pace.is_due():
             yield
     return response
+
+
+def is_small(request: OffsetCommitRequest) -> bool:
+    """Return whether a request names so little that it is served in one go."""
+    topics = request.topics
+    return len(topics) <= SMALL_COUNT_MAX and (
+        sum(len(topic.partitions) for topic in topics) <= SMALL_COUNT_MAX
+    )
+
+
+def _committed_small(
+    request: OffsetCommitRequest, found: list[Topic | None], codes: list[ErrorCode], version: int
+) -> OffsetCommitResponse:
+    """Return what `_committed` does, without steps."""
+    left = iter(codes)
+    topics = []
+    for asked, topic in zip(request.topics, found, strict=True):
+        partitions = []
+        for one in asked.partitions:
+            index = one.partition_index
+            code = _missing_code(index, topic, version) or next(left)
+            partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+        topics.append(
+            OffsetCommitResponseTopic(
+                name=asked.name, topic_id=asked.topic_id, partitions=partitions
+            )
+        )
+    return OffsetCommitResponse(topics=topics)
 
 
 def _known(

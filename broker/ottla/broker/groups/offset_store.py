@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ottla.broker.groups.effects import Outbox
 from ottla.broker.groups.group_batches import batches_of
-from ottla.broker.groups.group_records import NO_EXPIRY, GroupRecord, offset_key, offset_value
+from ottla.broker.groups.group_records import NO_EXPIRY, GroupRecord, offset_key
 from ottla.broker.groups.offsets import (
     PENDING,
     UNSTABLE,
@@ -99,7 +99,7 @@ class OffsetStore:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         index = asked.partition_index
         key = offset_key(group_id, topic.topic, index)
-        self._outbox.write(GroupRecord(key, offset_value(offset.as_value())))
+        self._outbox.write(GroupRecord(key, offset.encoded()))
         self.committed.put(group_id, topic.topic, index, offset)
         self.pending.supersede(group_id, topic.topic, index)
         return ErrorCode.NONE
@@ -130,7 +130,7 @@ class OffsetStore:
         if kept:
             data = batches_of(
                 [
-                    [GroupRecord(offset_key(group_id, name, index), offset_value(one.as_value()))]
+                    [GroupRecord(offset_key(group_id, name, index), one.encoded())]
                     for name, index, one in kept
                 ],
                 wall_ms,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.broker.groups.group_records import NO_EXPIRY
+from ottla.broker.groups.group_records import NO_EXPIRY, lasting_offset_value, offset_value
 from ottla.model.ids import NO_EPOCH, ZERO_UUID
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 
@@ -20,6 +20,14 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = NO_EXPIRY
     topic_id: UUID = ZERO_UUID
+
+    def encoded(self) -> bytes:
+        """Return the value of its record as bytes."""
+        if self.expire_timestamp_ms != NO_EXPIRY:
+            return offset_value(self.as_value())
+        return lasting_offset_value(
+            self.offset, self.leader_epoch, self.metadata, self.commit_timestamp_ms, self.topic_id
+        )
 
     def as_value(self) -> OffsetCommitValue:
         """Return it as the value of its record."""

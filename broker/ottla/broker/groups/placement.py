@@ -3,6 +3,11 @@
 A transactional id belongs to its partition of `__transaction_state` in the same way.
 """
 
+from functools import lru_cache
+
+HASHED_CHARS_MAX = 256
+"""Longer ids are not kept with their hashes: who sends them chooses how much memory that takes."""
+
 _UINT32 = 1 << 32
 _INT32_MIN = -(1 << 31)
 
@@ -18,5 +23,10 @@ def java_hash(text: str) -> int:
 
 def partition_of(group_id: str, partition_count: int) -> int:
     """Return the partition, as Kafka chooses it: abs(hash) % count, where abs(MIN_VALUE) is 0."""
-    code = java_hash(group_id)
+    is_kept = len(group_id) <= HASHED_CHARS_MAX
+    code = (_kept_hash if is_kept else java_hash)(group_id)
     return 0 if code == _INT32_MIN else abs(code) % partition_count
+
+
+_kept_hash = lru_cache(maxsize=1_024)(java_hash)
+"""The same for ids that come again and again: a hash looks at each character."""

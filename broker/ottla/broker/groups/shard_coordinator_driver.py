@@ -3,7 +3,8 @@
 A publisher: when this broker begins to lead a partition of the coordinator's topic it replays its
 log into a shard, and clients are told COORDINATOR_LOAD_IN_PROGRESS until that is done; when it
 leads it no longer, those who wait are told NOT_COORDINATOR.  What a turn of the loop decides is
-appended as one write.  A shard whose append failed, or in which an unexpected error was raised, has
+appended as one write, at the end of the turn that serves the requests, or by a task where no such
+turn is under way.  A shard whose append failed, or in which an unexpected error was raised, has
 decided more than its log holds: it is thrown away and loaded again.
 
 Invariant: OneCoordinatorPerEpoch (a shard appends only while this broker leads in the epoch in
@@ -26,6 +27,7 @@ from ottla.broker.groups.led_shard import LedShard, ShardT, WriteT
 from ottla.broker.groups.log_replay import LogReplay
 from ottla.broker.groups.placement import partition_of
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.metadata.delta import MetadataDelta
@@ -63,12 +65,15 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         purgatory: Purgatory,
         clock: Clock,
         errors: UnexpectedErrors | None,
+        turn_end: TurnEnd | None,
     ) -> None:
+        """`turn_end` is that of the loop which serves requests, where there is one."""
         self._local_id = local_id
         self._table = table
         self._purgatory = purgatory
         self._clock = clock
         self._errors = UnexpectedErrors() if errors is None else errors
+        self._turn_end = TurnEnd() if turn_end is None else turn_end
         self._logger = logging.getLogger(f"ottla.broker.{self.serves}")
         self.image: MetadataImage = EMPTY
         """The metadata that it has followed: what it leads by that is being served."""
@@ -142,12 +147,19 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
             loading, self._to_load = self._to_load, []
             for led in loading:
                 nursery.start_soon(self._load, led)
-            due, self._due = self._due, []
-            for led in due:
-                if self._is_current(led):
-                    led.is_due = False
-                    self._flush(led)
+            self._flush_due()
             self._after_turn(nursery)
+
+    def _flush_due(self) -> None:
+        due, self._due = self._due, []
+        for led in due:
+            if self._is_current(led):
+                led.is_due = False
+                try:
+                    self._flush(led)
+                except Exception as error:
+                    # Of what waits for the log: the others have theirs.
+                    self._errors.note(self.serves, led.partition, error)
 
     async def _regularly(
         self, interval_ms: int, work: Callable[[ShardT, Instant], Iterable[None] | None]
@@ -381,7 +393,11 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         topic = self._table.image.topic(self.topic)
         if topic is None:
             raise RefusedError(ErrorCode.NOT_COORDINATOR)
-        return self._led_at(partition_of(key, len(topic.partitions)))
+        index = partition_of(key, len(topic.partitions))
+        led = self._led.get(index)
+        if led is not None and led.is_active and led.failure is None and self._leads(led):
+            return led
+        return self._led_at(index)
 
     def _led_at(self, index: int) -> LedShard[ShardT, WriteT]:
         """Return the shard of a partition.  Raises RefusedError if it is not served here."""
@@ -411,7 +427,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         if not led.is_due and (led.writes or led.answers):
             led.is_due = True
             self._due.append(led)
-            self._is_due.set()
+            if not self._turn_end.call(self._flush_due):
+                self._is_due.set()
 
     def _append(self, led: LedShard[ShardT, WriteT], writes: Sequence[list[GroupRecord]]) -> Offset:
         """Append what was decided; return where that ends, the log's end where it is nothing.

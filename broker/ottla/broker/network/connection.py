@@ -5,7 +5,8 @@ requests up, keeps answers in request order, and bounds everything it holds: the
 before memory is taken, frames per turn, requests in flight, bytes waiting to be written, and,
 through `RequestMemory`, what all connections hold together.
 
-Take-up goes on past an unanswered request only if it is a Produce that has done its append, or a
+Take-up goes on past an unanswered request only if it is a Produce that has done its append, an
+OffsetCommit that is decided (what comes after it is decided after it, and written after it), or a
 client's own metrics, on which nothing after them depends; so order and sequences hold.
 Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
 """
@@ -34,7 +35,7 @@ from ottla.model.limits import (
     TURN_NS_MAX,
     WRITE_BACKLOG_BYTES_MAX,
 )
-from ottla.wire.apis import PRODUCE, PUSH_TELEMETRY
+from ottla.wire.apis import OFFSET_COMMIT, PRODUCE, PUSH_TELEMETRY
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_request_header
 
@@ -45,7 +46,7 @@ HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
 """Bytes read ahead of a request that pauses take-up.  Lower stops reading sooner, which costs a
 system call each way; higher holds more memory for clients that send far ahead."""
 
-OVERTAKEN = (PRODUCE, PUSH_TELEMETRY)
+OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
 """What may wait for its answer while the next request is taken up, once a handler has returned."""
 
 Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | Apart[Any]

@@ -11,8 +11,9 @@ A request with many elements is decoded apart from the loop first (`Apart`), and
 API's handler in steps where it has one.
 
 Take-up goes on past an unanswered request only when it is a Produce whose handler (or whose
-coroutine) has returned None: its append is done, only the wait for the high watermark is open; or
-a PushTelemetry, whose content is taken in elsewhere while the client's real work goes on.
+coroutine) has returned None: its append is done, only the wait for the high watermark is open; an
+OffsetCommit that is decided and waits to be committed in that order; or a PushTelemetry, whose
+content is taken in elsewhere while the client's real work goes on.
 The records of a request are views into the connection's buffer: they are valid until the handler
 returns, and for a coroutine until it ends.
 """
@@ -30,6 +31,7 @@ from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer, Apart
+from ottla.broker.network.turn_end import TurnEnd
 from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB, MIB
@@ -297,6 +299,8 @@ class Dispatcher:
         self.guards: Mapping[str, Callable[[Peer], ConnectionGuard]] = {}
         """What asks the clients of a listener who they are, by its name; see `guard.py`."""
         self.clock = LoopClock()
+        self.turn_end = TurnEnd()
+        """What handlers have done once for all requests of a turn."""
         self.times = RequestTimes()
         """How long requests take."""
         self.quotas: Quotas | None = None

@@ -168,6 +168,7 @@ class SocketServer(ConnectionServer[Channel]):
         What is left over comes first in the next turn, so that nobody starves.
         """
         self._is_in_turn = True
+        self._dispatcher.turn_end.begin()
         now_ms = self._clock.monotonic_ms()
         self._dispatcher.clock.turn_ns = now_ns = time.perf_counter_ns()
         ends_ns = now_ns + TURN_NS_MAX
@@ -196,6 +197,7 @@ class SocketServer(ConnectionServer[Channel]):
             self._serve(self._resume, resuming.popleft(), 0, now_ms)
         if self._handshakes.has_queue:
             self._shake_hands(now_ms)
+        self._dispatcher.turn_end.end(self._errors)
         self._flush_completed(now_ms)
         self._is_in_turn = False
 

@@ -20,6 +20,7 @@ from ottla.broker.groups.group_batches import RECORD_OVERHEAD_BYTES
 from ottla.broker.groups.led_shard import LedShard
 from ottla.broker.groups.shard_coordinator_driver import ShardCoordinator
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.transactions.markers import MarkerOrder
@@ -75,9 +76,15 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         clock: Clock,
         ids: ProducerIdStock,
         errors: UnexpectedErrors | None = None,
+        turn_end: TurnEnd | None = None,
     ) -> None:
         super().__init__(
-            local_id=local_id, table=table, purgatory=purgatory, clock=clock, errors=errors
+            local_id=local_id,
+            table=table,
+            purgatory=purgatory,
+            clock=clock,
+            errors=errors,
+            turn_end=turn_end,
         )
         self._config = config
         self.ids = ids

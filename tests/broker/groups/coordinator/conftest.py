@@ -14,6 +14,7 @@ from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.groups.group_apis import (
     register_group_apis,
 )
+from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
@@ -61,6 +62,7 @@ class Coordinated:
         self.world = world
         self.handlers: dict[int, Callable[..., Any]] = {}
         self.metadata = MetadataCache()
+        self.turn_end = TurnEnd()
         self.coordinator = GroupCoordinator(
             config,
             local_id=NodeId(1),
@@ -68,6 +70,7 @@ class Coordinated:
             purgatory=world.purgatory,
             clock=world.clock,
             rng=Rng(world),  # type: ignore[arg-type]
+            turn_end=self.turn_end,
         )
         register_group_apis(
             self,  # type: ignore[arg-type]

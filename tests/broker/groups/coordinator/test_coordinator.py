@@ -18,6 +18,7 @@ from ottla.model.ids import NodeId, Offset
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.topic import TopicConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.apis import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, LIST_GROUPS, OFFSET_COMMIT
 from ottla.wire.batch import batches
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -107,6 +108,62 @@ async def test_commits_of_one_turn_are_one_batch(world: Any, coordinated: Any) -
         assert read.slice is not None
         (found,) = batches(read.slice.read())
         assert found[1].record_count == 5
+
+
+async def test_commits_of_a_turn_that_serves_requests_are_written_and_answered_at_its_end(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (groups, led):
+        assert led.log is not None
+        groups.turn_end.begin()
+        calls = [commit_now(groups, offset) for offset in (3, 1, 2)]
+        assert not any(call.is_completed for call in calls)
+        assert led.log.end_offset == 0
+        groups.turn_end.end(UnexpectedErrors())
+        assert [groups.code_of_commit(call) for call in calls] == [ErrorCode.NONE] * 3
+        assert led.log.end_offset == 3
+        assert await groups.fetched() == (ErrorCode.NONE, 2), "the last of the group counts"
+
+
+async def test_commits_of_a_turn_whose_log_fails_are_refused_and_forgotten(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (groups, led):
+        await groups.commit(1)
+        groups.turn_end.begin()
+        calls = [commit_now(groups, offset) for offset in (2, 3)]
+        assert led.log is not None
+        roomy = led.log.config
+        led.log.config = replace(roomy, segment_bytes=100)
+        groups.turn_end.end(UnexpectedErrors())
+        codes = [groups.code_of_commit(call) for call in calls]
+        assert codes == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 2
+        led.log.config = roomy
+        await trio.testing.wait_all_tasks_blocked()
+        assert await groups.fetched() == (ErrorCode.NONE, 1)
+
+
+async def test_a_coordinator_that_is_deposed_within_a_turn_writes_nothing_of_it(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (groups, led):
+        assert led.log is not None
+        groups.turn_end.begin()
+        call = commit_now(groups, 2)
+        groups.coordinator._resign(groups.coordinator._led[0])
+        groups.turn_end.end(UnexpectedErrors())
+        assert groups.code_of_commit(call) is ErrorCode.NOT_COORDINATOR
+        assert led.log.end_offset == 0
+
+
+def commit_now(groups: Any, offset: int) -> Any:
+    """Commit without letting a turn end."""
+    call = groups.world.call(OFFSET_COMMIT, 9)
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
+    request = OffsetCommitRequest(group_id="g", topics=[topic])
+    groups.world.run(groups.handlers[OFFSET_COMMIT], call, request)
+    return call
 
 
 async def test_the_next_leader_finds_what_was_committed(

@@ -83,6 +83,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
         while True:
             await self._work.wait()
             self._work = trio.Event()
+            self._dispatcher.turn_end.begin()
             now_ms = self._clock.monotonic_ms()
             knocking, self._knocking = self._knocking, []
             for listener, stream in knocking:
@@ -94,6 +95,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
                 self._shake_hands(now_ms)
             if self._may_shake_hands:
                 self._work.set()
+            self._dispatcher.turn_end.end(self._errors)
 
     def close(self) -> None:
         """Hang up on everybody."""
