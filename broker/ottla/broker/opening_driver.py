@@ -26,7 +26,7 @@ from ottla.broker.doors import Doors
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_driver import open_socket_server
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.broker.network.server_seam import OpenServer, Server
 from ottla.broker.network.tls.certificates_driver import Certificates
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas

@@ -17,7 +17,8 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.server_driver import SocketServer, open_socket_server
+from ottla.broker.network.server_driver import SocketServer
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.client.testing.faults import LostAnswers
 
 

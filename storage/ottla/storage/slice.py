@@ -4,10 +4,12 @@ Slices are read far from their logs, so an error of the file is raised as `Slice
 catches it reports the path to the log manager.
 """
 
+from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import CorruptDataError
 from ottla.storage.disk_seam import DiskFile
 
 
+@mypyc_attr(native_class=False)
 class SliceError(OSError):
     """A slice's file could not be read; `filename` is its path."""
 

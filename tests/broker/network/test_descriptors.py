@@ -15,7 +15,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
 import trio
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_driver import open_socket_server
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.node.clock_driver import RealClock
 from ottla.storage.disk import RealDisk
 
@@ -70,7 +70,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
 import trio
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_driver import open_socket_server
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.node.clock_driver import RealClock
 from ottla.storage.disk import RealDisk
 

@@ -17,7 +17,8 @@ from ottla.broker.network import server_driver
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_driver import SocketServer, open_socket_server
+from ottla.broker.network.server_driver import SocketServer
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.node.clock_driver import RealClock
 from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import Disk, DiskFile

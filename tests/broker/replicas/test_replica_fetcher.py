@@ -16,7 +16,8 @@ from ottla.broker.logs.list_offsets import ListOffsetsApi
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_driver import SocketServer, open_socket_server
+from ottla.broker.network.server_driver import SocketServer
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas import follower_duties_driver
 from ottla.broker.replicas.partition import Partition

@@ -14,7 +14,8 @@ from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.loopback_driver import Loopback
-from ottla.broker.network.server_driver import SocketServer, open_socket_server
+from ottla.broker.network.server_driver import SocketServer
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.metadata.delta import MetadataDelta

@@ -16,6 +16,7 @@ that all members of a generation agree on one protocol and get their part of one
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from typing import ClassVar
 
 from ottla.broker.groups.classic_member import ClassicMember, Protocol
 from ottla.broker.groups.effects import MemberClient
@@ -62,7 +63,7 @@ MAY_BECOME = {
 class ClassicGroup:
     """The members of one group and their generation; `become` is its only way between states."""
 
-    type = CLASSIC
+    type: ClassVar[str] = CLASSIC
 
     __slots__ = (
         "generation_id",

@@ -14,7 +14,7 @@ Invariant: OneOwner.  No partition is in the hands of two members; assigned or b
 
 from collections import Counter
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.broker.groups.consumer_member import (
@@ -62,8 +62,8 @@ Subscription: TypeAlias = tuple[frozenset[str], str]
 class ConsumerGroup:
     """The members of one group; owns them, the target of each, and who has which partition."""
 
-    type = CONSUMER
-    protocol_type = CONSUMER
+    type: ClassVar[str] = CONSUMER
+    protocol_type: ClassVar[str] = CONSUMER
 
     __slots__ = (
         "_owners",

@@ -3,8 +3,10 @@
 Sockets
 server_seam.py          what accepts clients: the epoll, or the simulated world
 server_driver.py        one private epoll for every client socket: start here
+server_opening_driver.py  opens that server for a block
 channel_driver.py       one socket and its connection
 hosting.py              hosts connections over any transport: the edge at which one ends alone
+pending_work.py         handlers that wait, and what their errors do to a connection
 hosting_driver.py       the tasks of a server's connections
 listener.py             an address to listen on, plain or encrypted
 tls/                    what an encrypted listener needs beyond that

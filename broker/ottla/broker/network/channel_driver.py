@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
+from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import KIB, MIB
 from ottla.storage.disk_seam import Disk, NotCachedError
@@ -48,11 +49,9 @@ ReadAhead = Callable[["Channel", FileSlice, int, int], None]
 """Brings a cold range of a file into the page cache, then has the channel served."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Channel(HostedChannel):
     """A non-blocking socket and its connection; `interest` is what its epoll waits for."""
-
-    is_shaking: bool = False
-    """Whether its handshake has not ended: a plain socket has none."""
 
     __slots__ = (
         "_buffer",
@@ -62,6 +61,7 @@ class Channel(HostedChannel):
         "fd",
         "interest",
         "is_reading_ahead",
+        "is_shaking",
         "sock",
     )
 
@@ -79,6 +79,8 @@ class Channel(HostedChannel):
         self.fd = sock.fileno()
         self.interest = select.EPOLLIN
         self.is_reading_ahead = False
+        self.is_shaking = False
+        """Whether its handshake has not ended: a plain socket has none."""
         self._disk = disk
         self._buffer = buffer
         self._read_ahead = read_ahead

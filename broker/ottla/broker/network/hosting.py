@@ -15,13 +15,15 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, MalformedRequestError, NotServedYetError, Peer
+from ottla.broker.network.pending_work import guarded
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.model.errors import ProtocolError, only_error
+from ottla.model.compiled import mypyc_attr
+from ottla.model.errors import ProtocolError
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
 from ottla.storage.slice import SliceError
@@ -46,6 +48,7 @@ NETWORK_ERRNOS = (
 """What a peer or the network does to a socket: no fault of ours, and no line in the log."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class HostedChannel(ABC):
     """A client's way of bytes and its connection, whose host it is.
 
@@ -119,10 +122,11 @@ class HostedChannel(ABC):
 C = TypeVar("C", bound=HostedChannel)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionHosting(ABC, Generic[C]):
     """The connections of one server, and the edge of each."""
 
-    connection_class: type[Connection] = Connection
+    connection_class: ClassVar[type[Connection]] = Connection
 
     def __init__(
         self,
@@ -265,20 +269,18 @@ class ConnectionHosting(ABC, Generic[C]):
 
     async def _await_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
         """Finish what a handler left, and hand its result to the connection."""
-        response: Message | None = None
-        try:
-            response = await self._result_of(slot, pending)
-        except* MalformedRequestError as bad:
-            error = only_error(bad)
-            assert isinstance(error, MalformedRequestError)
-            self._on_bad_input(channel, error, self._clock.monotonic_ms())
-        # With a star: a bug that comes together with a cancellation is noted, the latter goes on.
-        except* Exception as group:
-            self.on_fault(channel, only_error(group))
+        response = await guarded(
+            self._result_of(slot, pending),
+            partial(self._on_malformed, channel),
+            partial(self.on_fault, channel),
+        )
         try:
             channel.connection.on_coroutine_ended(slot, response)
         except Exception as fault:
             self.on_fault(channel, fault)
+
+    def _on_malformed(self, channel: C, error: MalformedRequestError) -> None:
+        self._on_bad_input(channel, error, self._clock.monotonic_ms())
 
     def wake_at(self, channel: C, deadline_ms: int) -> None:
         """Serve the channel when that time has come."""

@@ -22,6 +22,7 @@ from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.tls.handshakes import TURN_NS, Handshakes
 from ottla.model.background_driver import keep_running
+from ottla.model.compiled import mypyc_attr
 from ottla.model.limits import MIB
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
@@ -52,6 +53,7 @@ class EncryptingChannel(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionServer(ConnectionHosting[C]):
     """The connections of a server on a loop; a transport extends it."""
 

@@ -12,8 +12,8 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -22,10 +22,11 @@ from ottla.broker.network.channel_driver import Channel, ReadBuffer
 from ottla.broker.network.connection import ConnectionLimits
 from ottla.broker.network.descriptors_driver import client_descriptor_max, connection_count_allowed
 from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
+from ottla.broker.network.hosting_driver import ConnectionServer
 from ottla.broker.network.listener import Listener, ListenerTls
-from ottla.broker.network.server_seam import Admission, AdmitAll
+from ottla.broker.network.server_seam import Admission
 from ottla.broker.network.tls.encrypted_channel_driver import SendBuffer, TlsChannel
+from ottla.model.compiled import mypyc_attr
 from ottla.model.limits import TURN_NS_MAX
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.seams import Clock
@@ -48,8 +49,9 @@ TURNED_AWAY = "no file descriptors left; a client is turned away"
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SocketServer(ConnectionServer[Channel]):
-    """Accepts, reads, serves and writes; made by `open_socket_server`."""
+    """Accepts, reads, serves and writes; made by `server_opening_driver.open_socket_server`."""
 
     def __init__(
         self,
@@ -399,45 +401,3 @@ class SocketServer(ConnectionServer[Channel]):
         self._admission.on_closed(peer.listener_name, peer.peer_host)
         for fd in [fd for fd, wait_ms in self._closed_doors.items() if wait_ms is None]:
             self._open_door(fd)
-
-
-@asynccontextmanager
-async def open_socket_server(
-    listeners: Sequence[Listener],
-    dispatcher: Dispatcher,
-    *,
-    clock: Clock,
-    disk: Disk,
-    limits: ConnectionLimits | None = None,
-    request_memory_bytes_max: int = REQUEST_MEMORY_BYTES_MAX,
-    idle_ms_max: int = 600_000,
-    admission: Admission | None = None,
-    backlog: int = 50,
-    kind: type[SocketServer] = SocketServer,
-) -> AsyncIterator[SocketServer]:
-    """Listen and serve for as long as the block runs; a server of another `kind` has faults.
-
-    A listener that cannot be opened raises OSError.
-    """
-    async with trio.open_nursery() as nursery:
-        server = kind(
-            dispatcher,
-            clock=clock,
-            disk=disk,
-            limits=limits,
-            request_memory_bytes_max=request_memory_bytes_max,
-            idle_ms_max=idle_ms_max,
-            admission=admission or AdmitAll(),
-            nursery=nursery,
-        )
-        try:
-            for listener in listeners:
-                server.listen(listener, backlog)
-            async with trio.open_nursery() as loop:
-                loop.start_soon(server.run)
-                yield server
-                loop.cancel_scope.cancel()
-            nursery.cancel_scope.cancel()
-        finally:
-            # After the loop, which waits on the epoll, has ended.
-            server.close()

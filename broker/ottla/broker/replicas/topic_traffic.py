@@ -27,7 +27,17 @@ COUNTS = (
 class TopicTraffic:
     """The counts of one topic on this broker."""
 
-    __slots__ = tuple(name for name, _, _ in COUNTS)
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "fetch_requests",
+        "messages_in",
+        "produce_requests",
+        "replication_bytes_in",
+        "replication_bytes_out",
+    )
 
     def __init__(self) -> None:
         self.messages_in = 0

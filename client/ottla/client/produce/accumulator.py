@@ -10,10 +10,11 @@ the old epoch is open any more.  Invariants: BoundedMemory, NothingAfterAFailure
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ottla.client.produce.producer_lane import Fate, Lane, NotDeliveredError, ProducerBatch
 from ottla.client.produce.record_run import RecordRun
+from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 from ottla.model.limits import INT16_MAX
@@ -43,12 +44,11 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Accumulator:
     """The lanes of one producer and the memory they share."""
 
-    is_transactional = False
-    produce_version_max = INT16_MAX
-    """The highest version of Produce that may carry its batches."""
+    is_transactional: ClassVar[bool] = False
 
     def __init__(self, config: ProducerConfig, *, ends_at_failure: bool = False) -> None:
         self.identity: ProducerIdentity | None = None
@@ -56,6 +56,8 @@ class Accumulator:
         """The first failure, where nothing may leave after one."""
         self.refusal: RefusedError | None = None
         """Why no record is accepted now."""
+        self.produce_version_max = INT16_MAX
+        """The highest version of Produce that may carry its batches."""
         self._ends_at_failure = ends_at_failure
         self.buffered_bytes = 0
         self._failed: deque[ProducerBatch] = deque(maxlen=FAILED_BATCH_COUNT_MAX)

@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import HandshakeFailedError, Listener
-from ottla.broker.network.server_driver import SocketServer, open_socket_server
+from ottla.broker.network.server_driver import SocketServer
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.broker.network.tls import handshakes
 from ottla.broker.network.tls.encrypted_channel_driver import TlsChannel
 from ottla.broker.network.tls.served_tls_driver import ServedTls

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from ottla.broker.network.listener import Listener, ListenerTls
-from ottla.broker.network.server_driver import open_socket_server
+from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.client.network.tls import TlsDialer, TlsStream
 from ottla.client.network.transport import TcpTransport

@@ -65,7 +65,6 @@ class TlsChannel(Channel):
         "_shaking_interest",
         "_unsent",
         "_write_awaits_bytes",
-        "is_shaking",
         "tls",
     )
 
