@@ -67,7 +67,14 @@ class Authorization:
 
     def asker_of(self, peer: Peer) -> Asker | None:
         """Return whom a client's next answer is for; None where it is to be asked each time."""
-        return self._permissions_of(peer).asker
+        permissions: ClientPermissions | None = peer.permissions
+        if (
+            permissions is None
+            or permissions.serves is not peer.user
+            or permissions.allowed.version != self._in_force.version
+        ):
+            permissions = self._in_force.permissions_of(peer)
+        return permissions.allowed.asker or permissions.make_asker()
 
     def decide_again(self) -> None:
         """Keep nothing that was decided: it is decided, or logged, otherwise from now on."""
@@ -75,20 +82,16 @@ class Authorization:
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Refuse what the client may not do, and have the rest served by the handler."""
-        context.permissions = permissions = self._permissions_of(context.peer)
+        peer = context.peer
+        permissions: ClientPermissions | None = peer.permissions
+        if (
+            permissions is None
+            or permissions.serves is not peer.user
+            or permissions.allowed.version != self._in_force.version
+        ):
+            permissions = self._in_force.permissions_of(peer)
+        context.permissions = permissions
         gate = self._gates[context.header.api_key]
         if gate is None:
             return handler(context, request)
         return gate.serve(context, request, permissions, handler)
-
-    def _permissions_of(self, peer: Peer) -> ClientPermissions:
-        """Return what a client's next request may do, by the entries of now."""
-        permissions: ClientPermissions | None = peer.permissions
-        if (
-            permissions is None
-            or permissions.is_of_one
-            or permissions.user is not peer.user
-            or permissions.allowed.version != self._in_force.version
-        ):
-            return self._in_force.permissions_of(peer)
-        return permissions

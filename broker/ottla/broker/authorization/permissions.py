@@ -26,17 +26,21 @@ NAME_CHARS_KEPT_MAX = 256
 Granted: TypeAlias = "tuple[AclOperation, ResourceType]"
 """An operation on resources of a type."""
 
+WRITE_TOPIC: Granted = (AclOperation.WRITE, ResourceType.TOPIC)
+
 
 class AllowedBefore:
     """What the client of a connection was allowed by one state of the entries."""
 
-    __slots__ = ("_count", "asker", "is_keeping", "names", "version")
+    __slots__ = ("_count", "asker", "is_keeping", "names", "version", "writable_topics")
 
     def __init__(self, version: int, *, is_keeping: bool) -> None:
         self.version = version
         """The state of the entries."""
         self.names: defaultdict[Granted, set[str]] = defaultdict(set)
         """The resources, by what was allowed on them."""
+        self.writable_topics = self.names[WRITE_TOPIC]
+        """What each Produce looks at."""
         self.is_keeping = is_keeping
         """Whether anything that was decided may be used again."""
         self.asker: Asker | None = None
@@ -49,7 +53,8 @@ class AllowedBefore:
             return False
         if self._count >= KEPT_MAX:
             self._count = 0
-            self.names.clear()
+            for names in self.names.values():
+                names.clear()
         self._count += 1
         self.names[granted].add(name)
         return True
@@ -102,8 +107,8 @@ class ClientPermissions:
         "_in_force",
         "allowed",
         "host",
-        "is_of_one",
         "principal",
+        "serves",
         "user",
         "was_denied",
     )
@@ -115,10 +120,11 @@ class ClientPermissions:
         self.user = peer.user
         self.principal = peer.principal
         self.host = peer.peer_host
-        self.is_of_one = False
-        """Whether it knows decisions that the next request must not have from it."""
+        self.serves: str | None = peer.user
+        """The user whose next request it serves too; None where it knows decisions that the next
+        request must not have from it."""
         self.was_denied = False
-        """Whether something was denied that the request names; `is_of_one` then, too."""
+        """Whether something was denied that the request names; it serves no other one then."""
         self._decided: dict[tuple[Granted, str], bool] = {}
         self._decided_version = -1
 
@@ -127,9 +133,8 @@ class ClientPermissions:
         """A number that changes whenever something else may be allowed."""
         return self._in_force.version
 
-    @property
-    def asker(self) -> Asker | None:
-        """Whom answers by the entries of now are for; None where each is to be decided again."""
+    def make_asker(self) -> Asker | None:
+        """Return whom answers by the entries of now are for; None where each is to be decided."""
         allowed = self.allowed
         if allowed.asker is None and allowed.is_keeping:
             allowed.asker = allowed.version, self.principal, self.host
@@ -175,7 +180,7 @@ class ClientPermissions:
             )
             if not (decision and self.allowed.keep(granted, name)):
                 self._decided[question] = decision
-                self.is_of_one = True
+                self.serves = None
         if is_logged and not decision:
             self.was_denied = True
         return decision

@@ -5,9 +5,7 @@ from typing import Any
 from ottla.broker.authorization.gates import Gate
 from ottla.broker.authorization.permissions import ClientPermissions
 from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
-from ottla.model.acls import AclOperation, ResourceType
 
-WRITE_TOPIC = AclOperation.WRITE, ResourceType.TOPIC
 TOPICS_AT_ONE_LOOK_MAX = 100
 """Topics of a request that are looked at in one step."""
 
@@ -28,7 +26,7 @@ class ProduceGate(Gate):
         """
         topics = request.topic_data
         if request.transactional_id is None and len(topics) <= TOPICS_AT_ONE_LOOK_MAX:
-            allowed = permissions.allowed.names[WRITE_TOPIC]
+            allowed = permissions.allowed.writable_topics
             for topic in topics:
                 if (topic.name or self._name_by_id(topic)) not in allowed:
                     break
