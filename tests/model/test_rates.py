@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.model.rates import SampledRate, WindowShape, throttle_ms
+from ottla.model.rates import (
+    LOOKS_KEPT_MAX,
+    RateBetweenLooks,
+    SampledRate,
+    WindowShape,
+    throttle_ms,
+)
 from ottla.model.token_bucket import TokenBucket
 
 KAFKA = WindowShape()
@@ -118,3 +124,36 @@ def test_time_that_goes_backwards_fills_nothing() -> None:
     bucket.fill(10_000)
 
     assert bucket.tokens == 400
+
+
+def test_a_counter_is_measured_since_the_look_that_is_a_span_ago() -> None:
+    rate = RateBetweenLooks(span_ms=60_000, begun_ms=0)
+
+    looks = [rate.per_second(count, at * 15_000) for at, count in enumerate((0, 30, 60, 90, 120))]
+    assert looks == [0, 1, 2, 2, 2]
+    # One look a quarter of a minute: what rose before the last minute counts no longer.
+    assert rate.per_second(120, 75_000) == 90 / 60
+    assert rate.per_second(120, 120_000) == 0
+
+
+def test_a_counter_that_is_seldom_looked_at_is_measured_since_the_look_before() -> None:
+    rate = RateBetweenLooks(span_ms=60_000, begun_ms=0)
+
+    assert rate.per_second(600, 600_000) == 1
+    assert rate.per_second(600 + 2_400, 1_200_000) == 4
+
+
+def test_a_burst_at_the_start_is_one_of_half_a_span() -> None:
+    rate = RateBetweenLooks(span_ms=60_000, begun_ms=5_000)
+
+    assert rate.per_second(30, 5_001) == 1
+
+
+def test_looks_are_kept_within_a_bound_however_often_one_looks() -> None:
+    rate = RateBetweenLooks(span_ms=60_000, begun_ms=0)
+
+    for now_ms in range(0, 200_000, 7):
+        found = rate.per_second(now_ms, now_ms)
+        assert len(rate._looks) <= LOOKS_KEPT_MAX + 2
+
+    assert 990 < found <= 1_000

@@ -288,15 +288,14 @@ class Broker:
             member=self.member,
             shards=self._groups.shards,
             transaction_shards=self._transactions.shards,
-            transactions=lambda: {
-                **self._transactions.metrics(),
-                **self._markers.metrics(),
-                **self._questions.metrics(),
-            },
+            transactions=lambda: (
+                self._transactions.metrics() | self._markers.metrics() | self._questions.metrics()
+            ),
             verifications=self._questions.durations,
             network=lambda: self.server.metrics,
             connections=self.connections,
             authenticators=self.core.authenticators,
+            authorizer=self.core.authorization.by_acls,
             quotas=self.core.quotas,
             heartbeats=self.lifecycle.metrics,
             errors=self.errors,

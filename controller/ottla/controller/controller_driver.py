@@ -107,7 +107,8 @@ class Controller:
         self.sessions = BrokerSessions(config.session_timeout_ms)
         windows = config.mutation_quotas
         self.mutations = MutationQuotas(WindowShape(windows.window_count, windows.window_s * 1_000))
-        self._authorizer = make_authorizer(config, clock)
+        self.authorizer = make_authorizer(config, clock)
+        """What decides of requests in the turn of the active controller, if anything does."""
         self._deciding = trio.Lock()
         self.epoch: Epoch | None = None
         """The epoch this node is the active controller in, if it is."""
@@ -260,9 +261,9 @@ class Controller:
 
         An answer waits for all that its decision rests on, the entries included.
         """
-        if self._authorizer is not None:
-            self._authorizer.take(image.acls)
-        return self._authorizer
+        if self.authorizer is not None:
+            self.authorizer.take(image.acls)
+        return self.authorizer
 
     def wall_ms(self) -> int:
         """Return the time of the Unix epoch."""

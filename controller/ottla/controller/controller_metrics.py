@@ -11,9 +11,11 @@ from uuid import UUID
 from ottla.controller.mutation_quotas import MutationQuotas
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
+from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.rates import WindowShape
 from ottla.model.settings.disks import DiskConfig
+from ottla.node.authorizer_metrics import AuthorizerMetrics
 from ottla.node.room_metrics import reserve_families, room_families
 from ottla.storage.disk_room import DiskRoom, RoomReport
 from ottla.telemetry.instruments import (
@@ -88,6 +90,7 @@ def controller_registry(
     mutations: MutationQuotas,
     room: Callable[[], RoomReport] = lambda: DiskRoom("", DiskConfig()).report(0),
     reserved_bytes: Callable[[], int] = lambda: 0,
+    authorizer: StandardAuthorizer | None = None,
 ) -> Registry:
     """Return a registry that reads these, each when it is asked."""
     registry = Registry()
@@ -97,6 +100,8 @@ def controller_registry(
     registry.register(lambda: _mutations(mutations, now_ms()))
     registry.register(lambda: room_families([room()]))
     registry.register(lambda: reserve_families(reserved_bytes()))
+    decisions = AuthorizerMetrics("controller", authorizer, lambda: image().acls, now_ms)
+    registry.register(decisions.families)
     return registry
 
 

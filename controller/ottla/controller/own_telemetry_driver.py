@@ -59,6 +59,7 @@ class ControllerTelemetry:
             mutations=controller.mutations,
             room=member.room.report,
             reserved_bytes=lambda: member.reserved_bytes,
+            authorizer=controller.authorizer,
         )
         registry.register(lambda: quorum_families(member, self._clock.monotonic_ms()))
         self.pauses.register(registry)

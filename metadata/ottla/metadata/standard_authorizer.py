@@ -91,6 +91,10 @@ class StandardAuthorizer:
         self._lengths: dict[int, tuple[int, ...]] = {}
         self._young: dict[Question, Judgement] = {}
         self._old: dict[Question, Judgement] = {}
+        self.allowed_count = 0
+        """Decisions that allowed, since the start."""
+        self.denied_count = 0
+        """Decisions that did not."""
 
     @property
     def name(self) -> str:
@@ -136,6 +140,10 @@ class StandardAuthorizer:
             if found is None:
                 found = self.judge(principal, host, operation, resource_type, name)
             self._remember(question, found)
+        if found.is_allowed:
+            self.allowed_count += 1
+        else:
+            self.denied_count += 1
         if is_logged and self._audit is not None:
             if not found.is_allowed:
                 self._audit.denied(question, found.reason, found.entry)

@@ -7,6 +7,9 @@ one that fills.  Seed 003, "the sampled Rate"; features QU12-QU14.
 from collections import deque
 from typing import NamedTuple
 
+LOOKS_KEPT_MAX = 60
+"""Looks at a counter that are kept for the span of its rate, at some 150 bytes each."""
+
 
 class WindowShape(NamedTuple):
     """How a rate is sampled: `quota.window.num` and `quota.window.size.seconds`."""
@@ -111,6 +114,30 @@ class SimpleRate(SampledRate):
         elapsed_ms = now_ms - self._windows[0].start_ms if self._windows else measured_ms
         until_ms = throttle_ms(self.per_second(now_ms), bound, measured_ms)
         return until_ms + measured_ms - elapsed_ms if until_ms else 0
+
+
+class RateBetweenLooks:
+    """The rate of a counter, of the time since an earlier look at it.
+
+    What counts need not know the time.  Between looks further apart than the span the rate is that
+    of the time between them.
+    """
+
+    def __init__(self, *, span_ms: int, begun_ms: int) -> None:
+        """Measure over `span_ms`; the counter is 0 at `begun_ms`."""
+        self._span_ms = span_ms
+        self._apart_ms = max(1, span_ms // LOOKS_KEPT_MAX)
+        self._looks = deque([(begun_ms, 0)])
+
+    def per_second(self, count: int, now_ms: int) -> float:
+        """Look at the counter, and return how fast it rose; half of the span is the least time."""
+        looks = self._looks
+        while len(looks) > 1 and now_ms - looks[1][0] >= self._span_ms:
+            looks.popleft()
+        start_ms, before = looks[0]
+        if now_ms - looks[-1][0] >= self._apart_ms:
+            looks.append((now_ms, count))
+        return (count - before) * 1_000 / max(now_ms - start_ms, self._span_ms // 2)
 
 
 def throttle_ms(rate: float, bound: float, measured_ms: int) -> int:

@@ -10,6 +10,7 @@ snapshot_driver.py       when a snapshot is written
 snapshot_file.py         a snapshot as bytes
 record_batches.py        metadata records as batches, and batches as steps of an image
 peer_troubles.py         why other members do not work with this one, for people
+authorizer_metrics.py    what a node's authorizer decides, at /metrics
 quorum_metrics.py        what a member tells of the quorum at /metrics
 process_metrics_driver.py  what the kernel and Python know of this process
 identity.py              formatting, and who a replica is

@@ -6,10 +6,16 @@ from trio.testing import MockClock
 
 pytest.importorskip("opentelemetry.sdk")
 
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
 from ottla.broker.metrics import request_spans_driver
-from ottla.broker.metrics.request_spans_driver import send_request_spans
+from ottla.broker.metrics.request_spans_driver import send_request_spans, write_spans
 from ottla.broker.network.dispatch import Peer
 from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTraces
+from ottla.model.errors import ErrorCode
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.node.clock_driver import RealRng
 from ottla.wire.apis import PRODUCE
@@ -57,3 +63,37 @@ async def test_what_a_second_costs_is_bounded_however_many_requests_are_traced(
         )
     # Each second, and what was left at the end.
     assert written == (SECONDS + 1) * TRACES_HELD_MAX
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "description"),
+    [
+        (0, StatusCode.UNSET, None),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, StatusCode.ERROR, "NOT_LEADER_OR_FOLLOWER"),
+    ],
+)
+def test_the_span_of_a_request_has_the_status_of_its_answer(
+    code: int, status: StatusCode, description: str | None
+) -> None:
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    traces = RequestTraces(1.0, RealRng(), now_ns=lambda: 9)
+    header = RequestHeader(PRODUCE, 9, 1, "shop", 0)
+    trace = traces.begin(header, PEER, context=None, received_ns=1, taken_ns=2)
+    assert trace is not None
+    trace.error_code = code
+    traces.answered(trace, 0)
+    traces.finish(trace)
+
+    write_spans(provider.get_tracer("test"), trace, 0)
+
+    *parts, whole = spans.get_finished_spans()
+    assert (whole.name, whole.status.status_code, whole.status.description) == (
+        "Produce",
+        status,
+        description,
+    )
+    assert whole.attributes is not None
+    assert whole.attributes.get("error.type") == description
+    assert {part.status.status_code for part in parts} == {StatusCode.UNSET}

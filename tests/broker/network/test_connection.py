@@ -587,6 +587,22 @@ def test_a_traced_request_is_done_when_its_answer_has_left() -> None:
     assert traced() == ["Produce", "Produce"]
 
 
+def test_a_trace_knows_the_error_that_the_request_was_answered_with() -> None:
+    world = World()
+    traces = RequestTraces(1.0, RealRng(), now_ns=lambda: 0)
+    world.dispatcher.traces = traces
+    world.holds = {1, 2}
+    world.feed(heartbeat(1))
+    world.contexts[0].slot.complete(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    world.feed(heartbeat(2))
+    world.contexts[1].slot.complete(HeartbeatResponse())
+    world.take_output()
+
+    refused, served = traces.take(10)
+    assert (refused.error, refused.attributes["error.type"]) == ("UNKNOWN_MEMBER_ID",) * 2
+    assert served.error is None and "error.type" not in served.attributes
+
+
 def test_a_request_without_an_answer_is_traced_too() -> None:
     world = World()
     traces = RequestTraces(1.0, RealRng(), now_ns=lambda: 0)

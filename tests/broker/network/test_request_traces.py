@@ -5,9 +5,26 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTrace, RequestTraces
+from ottla.broker.network.request_traces import (
+    TRACES_HELD_MAX,
+    RequestTrace,
+    RequestTraces,
+    error_in,
+)
+from ottla.model.errors import ErrorCode
 from ottla.wire.apis import METADATA, PRODUCE
 from ottla.wire.headers import RequestHeader
+from ottla.wire.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+from ottla.wire.messages.produce_response import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 
 CONTEXT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -131,3 +148,22 @@ def test_traces_that_nobody_takes_are_dropped_and_counted() -> None:
     assert traces.dropped_count == 3
     assert len(traces.take(10)) == 10
     assert len(traces.take(TRACES_HELD_MAX)) == TRACES_HELD_MAX - 10
+
+
+def test_the_error_of_a_partition_is_that_of_its_produce_or_fetch() -> None:
+    late = ErrorCode.REQUEST_TIMED_OUT
+    produced = [
+        PartitionProduceResponse(index=at, error_code=code) for at, code in ((0, 0), (1, late))
+    ]
+    fetched = [PartitionData(partition_index=0, error_code=late)]
+
+    assert error_in(ProduceResponse()) == 0
+    assert (
+        error_in(ProduceResponse(responses=[TopicProduceResponse(partition_responses=produced)]))
+        == late
+    )
+    assert error_in(FetchResponse(responses=[FetchableTopicResponse(partitions=fetched)])) == late
+    assert error_in(FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)) == 71
+    # What is not counted as a refusal of the request is none.
+    unknown = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert error_in(MetadataResponse(topics=[unknown])) == 0

@@ -49,6 +49,11 @@ class Authorization:
         return "authorization"
 
     @property
+    def by_acls(self) -> StandardAuthorizer | None:
+        """What decides by the entries of the image, where they are on."""
+        return self._by_acls
+
+    @property
     def version(self) -> int:
         """A number that rises whenever something else may be allowed."""
         return self._in_force.version

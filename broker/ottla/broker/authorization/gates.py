@@ -151,7 +151,7 @@ class Gate:
             if need is None:
                 allowed.append(part)
             else:
-                self._note(self._key, need.code)
+                self._note_refused_part(context, need.code)
                 places.append((yield from elements.place_of(part, need.code, pace)))
             if pace.is_due():
                 yield
@@ -185,13 +185,19 @@ class Gate:
                 return need
         return None
 
+    def _note_refused_part(self, context: RequestContext, code: ErrorCode) -> None:
+        self._note(self._key, code)
+        trace = context.slot.trace
+        if trace is not None and not trace.error_code:
+            trace.error_code = code
+
     def _refuse(
         self, context: RequestContext, request: Any, permissions: ClientPermissions, need: Need
     ) -> Answer:
         reason = f"{permissions.principal} is not allowed {spoken(need)}"
         response = yield from refused(request, need.code, context.api_version, reason)
         if not getattr(response, "error_code", 0):
-            self._note(self._key, need.code)
+            self._note_refused_part(context, need.code)
         if getattr(request, "acks", None) == 0:
             # There is no answer to put the error into: the producer sees it as a hang-up.
             context.close_connection()

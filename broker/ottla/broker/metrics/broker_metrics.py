@@ -35,7 +35,9 @@ from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.broker.transactions.transaction_shard import TransactionShard
+from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.authorizer_metrics import AuthorizerMetrics
 from ottla.node.process_metrics_driver import unexpected_error_families
 from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_metrics import metadata_families, quorum_families
@@ -97,6 +99,7 @@ class BrokerParts:
     """Times of questions to coordinators of transactions."""
     network: Callable[[], Mapping[str, float]]
     authenticators: Authenticators
+    authorizer: StandardAuthorizer | None
     connections: ConnectionQuotas
     quotas: RequestQuotas
     heartbeats: Callable[[], Mapping[str, float]]
@@ -131,7 +134,11 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: _network(parts.network()))
     registry.register(lambda: client_families(parts.quotas, parts.now_ms()))
     registry.register(lambda: connection_families(parts.connections, parts.now_ms()))
-    registry.register(lambda: login_families(parts.authenticators))
+    registry.register(lambda: login_families(parts.authenticators, parts.network()))
+    decisions = AuthorizerMetrics(
+        "broker", parts.authorizer, lambda: parts.member.image.acls, parts.now_ms
+    )
+    registry.register(decisions.families)
     registry.register(lambda: tls_families(parts.network()))
     registry.register(lambda: _groups(list(parts.shards())))
     registry.register(

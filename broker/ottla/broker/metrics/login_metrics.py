@@ -1,20 +1,29 @@
-"""Logins by listener, as Kafka counts them, and why tokens and sessions were refused.  Pure."""
+"""Logins by listener, as Kafka counts them, and why tokens and sessions were refused.  Pure.
 
-from collections.abc import Iterator
+As in Kafka a failed handshake of TLS is a failed authentication, and on a listener whose clients do
+not log in a handshake that succeeds is a successful one.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from ottla.broker.authentication.authenticators import Authenticators
+from ottla.broker.metrics.tls_metrics import OUTCOMES, tls_counts
 from ottla.telemetry.instruments import Family, MetricKind
 from ottla.telemetry.kafka_names import prometheus_name
 
 SOCKETS = "kafka.server:type=socket-server-metrics,attribute="
 
+SUCCESSES = "successful-authentication-total"
+FAILURES = "failed-authentication-total"
+
 ATTRIBUTES = {
-    "successful-authentication-total": ("successes", "Logins that succeeded."),
+    SUCCESSES: ("successes", "Logins that succeeded; where none is asked for, TLS handshakes."),
     "successful-authentication-no-reauth-total": (
         "successes_without_renewal",
         "Logins of clients that are too old to renew a session (KIP-368).",
     ),
-    "failed-authentication-total": ("failures", "Logins that failed."),
+    FAILURES: ("failures", "Logins and TLS handshakes that failed."),
     "successful-reauthentication-total": ("reauthentications", "Sessions that were renewed."),
     "failed-reauthentication-total": (
         "reauthentication_failures",
@@ -28,15 +37,30 @@ ATTRIBUTES = {
 """Kafka's attributes, and what they count."""
 
 
-def login_families(authenticators: Authenticators) -> Iterator[Family]:
-    """Yield what became of logins, for each listener that asks for them."""
-    for attribute, (name, text) in ATTRIBUTES.items():
+def login_families(
+    authenticators: Authenticators, network: Mapping[str, float]
+) -> Iterator[Family]:
+    """Yield what became of logins, for each listener that asks for them or encrypts.
+
+    `network` are the server's plain counts.
+    """
+    by_listener: dict[str, Counter[str]] = {}
+    for listener, counts in authenticators.counts.items():
+        by_listener[listener] = Counter(
+            {attribute: getattr(counts, name) for attribute, (name, _) in ATTRIBUTES.items()}
+        )
+    for listener, handshakes in tls_counts(network).items():
+        found = by_listener.setdefault(listener, Counter())
+        if listener not in authenticators.counts:
+            found[SUCCESSES] += int(handshakes[OUTCOMES["succeeded"]])
+        found[FAILURES] += int(handshakes[OUTCOMES["failed"]])
+    for attribute, (_, text) in ATTRIBUTES.items():
         yield Family(
             prometheus_name(f"{SOCKETS}{attribute}"),
             MetricKind.COUNTER,
             text,
             ("listener",),
-            [((one,), getattr(counts, name)) for one, counts in authenticators.counts.items()],
+            [((listener,), found[attribute]) for listener, found in by_listener.items()],
         )
     yield Family(
         "ottla_authentication_tokens_refused_total",

@@ -19,6 +19,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.process_metrics_driver import process_families
 from ottla.telemetry.exporter import Exporter
+from ottla.telemetry.instruments import MetricKind
 from ottla.telemetry.loop_pause_driver import LoopPauseMeter
 from ottla.telemetry.metrics_http_driver import serve_metrics
 from ottla.telemetry.otel_sdk_driver import check_otel_sdk
@@ -51,6 +52,12 @@ class BrokerTelemetry:
         self.pauses.register(self.registry)
         self.registry.register(clients.families)
         self.registry.register(process_families)
+        self.registry.read(
+            "ottla_request_traces_dropped_total",
+            MetricKind.COUNTER,
+            "Traced requests that became no spans: more finished in a second than are sent.",
+            lambda: 0 if dispatcher.traces is None else dispatcher.traces.dropped_count,
+        )
         self.metrics_port: int | None = None
         """Where /metrics is served, if it is."""
         self._config = config

@@ -64,7 +64,7 @@ async def send_request_spans(
 def write_spans(tracer: "Tracer", trace: RequestTrace, offset_ns: int) -> None:
     """Make the spans of a trace; `offset_ns` is wall time less the stopwatch's."""
     from opentelemetry.context import Context
-    from opentelemetry.trace import SpanKind, set_span_in_context
+    from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     context = Context()
@@ -78,6 +78,8 @@ def write_spans(tracer: "Tracer", trace: RequestTrace, offset_ns: int) -> None:
         attributes=trace.attributes,
         start_time=trace.received_ns + offset_ns,
     )
+    if trace.error is not None:
+        root.set_status(Status(StatusCode.ERROR, trace.error))
     within = set_span_in_context(root, context)
     for name, start_ns, end_ns in trace.parts():
         part = tracer.start_span(name, within, start_time=start_ns + offset_ns)

@@ -9,13 +9,19 @@ OUTCOMES = {"succeeded": "handshakes.succeeded", "failed": "handshakes.failed"}
 EXPIRY = "certificate.expires.seconds"
 
 
-def tls_families(counts: Mapping[str, float]) -> Iterator[Family]:
-    """Yield the families of a server's plain counts, `tls.LISTENER.WHAT`."""
+def tls_counts(counts: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return what a server's plain counts, `tls.LISTENER.WHAT`, tell of each listener."""
     by_listener: dict[str, dict[str, float]] = {}
     for key, value in counts.items():
         if key.startswith(PREFIX):
             listener, _, what = key.removeprefix(PREFIX).partition(".")
             by_listener.setdefault(listener.upper(), {})[what] = value
+    return by_listener
+
+
+def tls_families(counts: Mapping[str, float]) -> Iterator[Family]:
+    """Yield the families of a server's plain counts, `tls.LISTENER.WHAT`."""
+    by_listener = tls_counts(counts)
     yield Family(
         "ottla_tls_handshakes_total",
         MetricKind.COUNTER,

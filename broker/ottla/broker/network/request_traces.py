@@ -15,10 +15,12 @@ import re
 from collections import deque
 from collections.abc import Callable
 from math import log
-from typing import Protocol
+from typing import Any, Protocol
 
+from ottla.model.errors import ErrorCode, code_of
 from ottla.model.seams import Rng
-from ottla.wire.apis import API, PRODUCE
+from ottla.wire.apis import API, FETCH, PRODUCE
+from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 
 TRACES_HELD_MAX = 500
@@ -31,6 +33,10 @@ CLIENT_ID_CHARS_MAX = 256
 
 _SAMPLED = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf]")
 """A `traceparent` of a span that is recorded.  One that is not changes nothing."""
+
+
+PARTITIONS_OF = {PRODUCE: "partition_responses", FETCH: "partitions"}
+"""The field of a topic in an answer with its partitions, whose errors count as the request's."""
 
 
 class TracedPeer(Protocol):
@@ -46,6 +52,7 @@ class RequestTrace:
 
     __slots__ = (
         "answered_ns",
+        "error_code",
         "handled_ns",
         "header",
         "parent",
@@ -74,6 +81,9 @@ class RequestTrace:
         """When its handler left it waiting; 0 where it did not wait."""
         self.answered_ns = 0
         self.sent_ns = 0
+        self.error_code = 0
+        """The first error of the answer, as a whole or of a partition of Produce and Fetch; or
+        that of a part which is not allowed."""
 
     @property
     def name(self) -> str:
@@ -81,10 +91,22 @@ class RequestTrace:
         return API[self.header.api_key].name
 
     @property
+    def error(self) -> str | None:
+        """The name of the error, if the request was answered with one."""
+        return code_of(self.error_code).name if self.error_code else None
+
+    def note_answer(self, response: Message) -> None:
+        """Take the error of an answer; what was noted before stays."""
+        if not self.error_code:
+            self.error_code = error_in(response)
+
+    @property
     def attributes(self) -> dict[str, str | int]:
         """What is said of the request, by OpenTelemetry's names where it has them."""
         header, peer = self.header, self.peer
+        error = self.error
         return {
+            **({} if error is None else {"error.type": error}),
             "rpc.system": "kafka",
             "rpc.method": self.name,
             "messaging.system": "kafka",
@@ -169,3 +191,14 @@ class RequestTraces:
         if self._ratio == 1:
             return 1
         return 1 + int(log(1 - self._rng.random()) / log(1 - self._ratio))
+
+
+def error_in(response: Message) -> int:
+    """Return the first error that an answer is counted for; 0 without one."""
+    code: int = getattr(response, "error_code", 0)
+    field = PARTITIONS_OF.get(response.API_KEY)
+    if code or field is None:
+        return code
+    answer: Any = response
+    found = (one.error_code for topic in answer.responses for one in getattr(topic, field))
+    return next((one for one in found if one), int(ErrorCode.NONE))

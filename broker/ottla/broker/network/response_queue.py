@@ -131,6 +131,8 @@ class ResponseSlot:
         header = self.header
         if self.amend is not None or self.charge is not None:
             self.finish_answer(response)
+        if self.trace is not None:
+            self.trace.note_answer(response)
         try:
             self.error_code = getattr(response, "error_code", 0)
             body = encode_chunks(response, version)
@@ -176,6 +178,8 @@ class ResponseSlot:
         """Answer with a message that was encoded in the request's version."""
         header = self.header
         self.error_code = getattr(response, "error_code", 0)
+        if self.trace is not None:
+            self.trace.note_answer(response)
         head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
         self._finish(frame([head, *body]))
 
