@@ -6,8 +6,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -161,6 +162,50 @@ def sources() -> Iterator[tuple[str, Path]]:
                 yield folder, path
 
 
+class ModuleFacts(NamedTuple):
+    """What the rules ask of a module, which is parsed once; its tree would be a megabyte."""
+
+    text: str
+    has_docstring: bool
+    statement_count: int
+    imported: tuple[str, ...]
+    modules_imported: frozenset[str]
+    classes: tuple[str, ...]
+    functions: tuple[tuple[str, int], ...]
+    """Each function with its lines."""
+    calls: frozenset[tuple[str, str]]
+    """What is called of which name, as `time.sleep`."""
+
+
+@cache
+def facts_of(path: Path) -> ModuleFacts:
+    """Return what the rules ask of a module."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    calls = [
+        node.func
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    return ModuleFacts(
+        text=text,
+        has_docstring=bool(ast.get_docstring(tree)),
+        statement_count=len(tree.body),
+        imported=tuple(imported(tree)),
+        modules_imported=frozenset(modules_imported(tree)),
+        classes=tuple(node.name for node in nodes if isinstance(node, ast.ClassDef)),
+        functions=tuple(
+            (node.name, (node.end_lineno or 0) - node.lineno)
+            for node in nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+        calls=frozenset(
+            (call.value.id if isinstance(call.value, ast.Name) else "", call.attr) for call in calls
+        ),
+    )
+
+
 def imported(tree: ast.Module) -> Iterator[str]:
     """Yield the dotted name of every module that a file imports."""
     for node in ast.walk(tree):
@@ -220,25 +265,19 @@ def test_the_folder_lists_of_every_tool_agree() -> None:
 
 @pytest.mark.parametrize(("package", "path"), list(sources()), ids=label)
 def test_a_module_keeps_the_house_rules(package: str, path: Path) -> None:
-    text = path.read_text()
-    tree = ast.parse(text)
-    assert ast.get_docstring(tree), "a module begins with a docstring"
-    for name in imported(tree):
+    facts = facts_of(path)
+    assert facts.has_docstring, "a module begins with a docstring"
+    for name in facts.imported:
         if name.startswith("ottla."):
             other = name.split(".")[1]
             assert other == package or other in MAY_IMPORT[package], f"{package} imports {other}"
         if not is_edge(package, path):
             assert name.split(".")[0] not in IMPURE, f"{package} is pure but imports {name}"
-    lines = text.splitlines()
+    lines = facts.text.splitlines()
     assert len(lines) <= FILE_LINES_MAX
     assert max((len(line) for line in lines), default=0) <= LINE_COLUMNS_MAX
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < FUNCTION_LINES_MAX, node.name
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            owner = node.func.value
-            called = (owner.id if isinstance(owner, ast.Name) else "", node.func.attr)
-            assert is_edge(package, path) or called not in IMPURE_CALLS, called
+    assert [one for one in facts.functions if one[1] >= FUNCTION_LINES_MAX] == []
+    assert is_edge(package, path) or facts.calls.isdisjoint(IMPURE_CALLS)
 
 
 def test_rooms_import_only_lower_rooms() -> None:
@@ -250,7 +289,7 @@ def test_rooms_import_only_lower_rooms() -> None:
         room, *rest = path.relative_to(ROOT / package / "ottla" / package).parts
         assert not rest or room in rooms, f"{label(path)} lies in no room"
         allowed = {*rooms[: rooms.index(room) + 1], *SHARED_MODULES[package]} if rest else None
-        for name in imported(ast.parse(path.read_text())):
+        for name in facts_of(path).imported:
             other = name.removeprefix(f"ottla.{package}.").split(".")[0]
             if name.startswith(f"ottla.{package}.") and allowed and other not in allowed:
                 upward.append(f"{label(path)} imports {name}")
@@ -258,8 +297,8 @@ def test_rooms_import_only_lower_rooms() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    trees = {module_of(path): ast.parse(path.read_text()) for _, path in sources()}
-    imports = {name: modules_imported(tree) & trees.keys() - {name} for name, tree in trees.items()}
+    found = {module_of(path): facts_of(path).modules_imported for _, path in sources()}
+    imports = {name: others & found.keys() - {name} for name, others in found.items()}
     # A module that nothing else left imports, or that imports nothing left, is in no circle.
     while leaves := [name for name, others in imports.items() if not others & imports.keys()]:
         for name in leaves:
@@ -289,9 +328,9 @@ def modules_imported(tree: ast.AST) -> set[str]:
 def test_a_class_name_stands_for_one_thing() -> None:
     homes: dict[str, list[str]] = {}
     for _, path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(label(path))
+        for name in facts_of(path).classes:
+            if not name.startswith("_"):
+                homes.setdefault(name, []).append(label(path))
     shared = {name: places for name, places in homes.items() if len(places) > 1}
     assert {name: shared[name] for name in shared.keys() - SAME_NAME.keys()} == {}
     # A name that was given up is struck off, so that it cannot be shared again.
@@ -302,7 +341,7 @@ def test_grpc_is_met_in_one_place_and_immutables_in_one_file() -> None:
     # One call to a collector every now and then is the exception, and tells why in its file.
     users: dict[str, set[str]] = {"grpc": set(), "immutables": set()}
     for package, path in sources():
-        for name in imported(ast.parse(path.read_text())):
+        for name in facts_of(path).imported:
             if name.split(".")[0] == "grpc" and path.name != "otlp_grpc_driver.py":
                 users["grpc"].add(package)
             if name.split(".")[0] == "immutables":
@@ -314,12 +353,11 @@ def test_grpc_is_met_in_one_place_and_immutables_in_one_file() -> None:
 def test_an_init_file_holds_the_file_map_and_nothing_else() -> None:
     for package, path in sources():
         if path.name == "__init__.py" and package not in ("client", "pipeline"):
-            body = ast.parse(path.read_text()).body
-            assert len(body) == 1, f"{path} holds more than its docstring"
+            assert facts_of(path).statement_count == 1, f"{path} holds more than its docstring"
 
 
 def test_house_riddles_become_fewer() -> None:
-    text = "\n".join(path.read_text() for _, path in sources())
+    text = "\n".join(facts_of(path).text for _, path in sources())
     found = {word: len(re.findall(rf"\b{word}\b", text)) for word in RIDDLES}
     # A count that fell is written down, so that it cannot rise again.
     assert found == RIDDLES
