@@ -21,7 +21,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 __all__ = ["ottla_cluster"]
 
-END_S = 30
+END_S = 120
 COUNT = "50"
 
 Run = Callable[..., Awaitable[int]]
@@ -133,8 +133,9 @@ async def test_a_run_that_is_interrupted_leaves_no_topic_behind(
             process = await nursery.start(
                 partial(trio.run_process, command, check=False, capture_stdout=True, cwd=tmp_path)
             )
-            while not await topics_of(ottla_cluster):
-                await trio.sleep(0.05)
+            async with open_admin(ottla_cluster.bootstrap) as admin:
+                while not await admin.list_topics():
+                    await trio.sleep(0.05)
             while words[0] == "steady" and not (ledger.exists() and ledger.stat().st_size > 1_000):
                 await trio.sleep(0.05)
             process.send_signal(number)

@@ -30,7 +30,7 @@ ASK_AGAIN_S = 0.1
 TASKS = 2
 SPARKS_PATIENCE = "Timed out while waiting for the Python worker to connect back"
 """What Spark says of a worker that took ten seconds to start, which no setting of it changes."""
-TRIES = 3
+TRIES = 5
 
 T = TypeVar("T")
 Headers = Sequence[tuple[str, bytes | None]]

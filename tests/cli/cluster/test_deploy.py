@@ -77,7 +77,7 @@ class FormatOnce:
             env={**os.environ, "PATH": f"{self.directory}/bin:{os.environ['PATH']}"},
             check=True,
             capture_output=True,
-            timeout=60,
+            timeout=240,
         )
 
 

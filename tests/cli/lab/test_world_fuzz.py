@@ -11,7 +11,8 @@ from ottla.jepsen.fuzz import table
 from ottla.jepsen.fuzz.table import TARGETS, target_of
 from ottla.jepsen.fuzz.target import FuzzTarget
 
-SHORT = ["world", "fuzz", "--driver", "plain", "--for", "50ms"]
+SHORT = ["world", "fuzz", "--driver", "plain", "--for", "500ms"]
+"""Long enough for the first input of a process that waits for a core meanwhile."""
 
 
 def test_the_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

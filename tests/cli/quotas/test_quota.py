@@ -30,8 +30,8 @@ async def ottla_quota(bootstrap: str, *arguments: str) -> int:
         return await quota.VERBS[parsed.verb](admin, parsed)
 
 
-def produce(bootstrap: str, client_id: str, count: int) -> list[int]:
-    """Produce records of 10 kB, one by one; return the throttle times that were told."""
+def produce(bootstrap: str, client_id: str, count: int, value_bytes: int = 10_000) -> list[int]:
+    """Produce records one by one; return the throttle times that were told."""
     throttles: list[int] = []
     producer = confluent_kafka.Producer(
         {
@@ -42,7 +42,7 @@ def produce(bootstrap: str, client_id: str, count: int) -> list[int]:
         }
     )
     for _ in range(count):
-        producer.produce("t", bytes(10_000))
+        producer.produce("t", bytes(value_bytes))
         assert producer.flush(60) == 0
     return [each for each in throttles if each]
 
@@ -54,10 +54,10 @@ async def test_a_limit_throttles_its_client_alone_and_goes(capsys: Any, tmp_path
             async with open_admin(bootstrap) as admin:
                 await admin.create_topic("t", partition_count=1)
 
-            # 100 kB in ten seconds: the twelfth record is above that, by two seconds at least.
+            # 100 kB in ten seconds: the second record is above that, by two seconds at least.
             await ottla_quota(bootstrap, "set", "--client-id", "loader", "producer_byte_rate=10k")
             assert "producer_byte_rate" in capsys.readouterr().out
-            told = await in_thread(lambda: produce(bootstrap, "loader", 12))
+            told = await in_thread(lambda: produce(bootstrap, "loader", 2, 60_000))
             assert told
             assert max(told) >= 1_000
             assert await in_thread(lambda: produce(bootstrap, "other", 20)) == []
