@@ -5,6 +5,7 @@ alone names the first node of it, which is the only one in the clusters of most 
 """
 
 import gc
+import io
 import json
 import os
 import shutil
@@ -14,7 +15,9 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +32,7 @@ from ottla.bench.timeline import Mark, as_svg, as_text, longest_gap
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, make_plan, properties_of
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.cluster.status import status_of
+from ottla.cli.main import run
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.login import LOGIN
@@ -48,9 +52,15 @@ READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 60.0
+FOLLOWED_S = 0.3
+"""How long brokers are given to follow the controller that has answered a command: about what a
+process takes to start, which looks at them next where commands have processes of their own."""
 ASK_AGAIN_S = 0.1
 LAST_WORDS = 3_000
-LOAD_RATE = 20_000
+IS_FULL = os.environ.get("OTTLA_FAULTS") == "full"
+LOAD_RATE = 20_000 if IS_FULL else 5_000
+"""Records a second, each of which is looked for at the end: more costs the machine more, and the
+faults meet as many requests."""
 ATTENTIVE = ("topic.metadata.refresh.interval.ms=250",)
 """librdkafka looks for a new leader once a second, and for a second more when the old one's broker
 is forgotten in the same moment; here it is the cluster that is measured."""
@@ -68,6 +78,8 @@ class Processes:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.client = _client_of(plan)
         """What clients are given, by librdkafka's keys."""
+        self.are_commands_apart = IS_FULL
+        """Whether commands have processes of their own, which takes each three times as long."""
         self._seen: object = None
         self._nodes = {
             f"{role} {node.id}": node
@@ -180,14 +192,10 @@ class Processes:
             config.touch(mode=0o600)
             config.write_text("".join(f"{key}={text}\n" for key, text in self.client.items()))
             where += ["--command-config", str(config)]
-        done = subprocess.run(
-            [sys.executable, "-m", "ottla.cli", *words, *where],
-            env={**os.environ, **({"OTTLA_PASSWORD": password} if password else {})},
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
+        given = {"OTTLA_PASSWORD": password} if password else {}
+        start = run_apart if self.are_commands_apart else run_here
+        done = start([*words, *where], given)
+        time.sleep(0.0 if self.are_commands_apart else FOLLOWED_S)
         assert code is None or done.returncode == code, f"{words}: {done}"
         return done
 
@@ -262,6 +270,39 @@ class Processes:
                     return await ask(admin)
 
         return trio.run(body)
+
+
+def run_apart(
+    words: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "ottla.cli", *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
+
+
+def run_here(
+    words: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, which has imported it; whom it asks as ends with it."""
+    output, errors = io.BytesIO(), io.BytesIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        io.TextIOWrapper(output, "utf-8", write_through=True) as out,
+        io.TextIOWrapper(errors, "utf-8", write_through=True) as err,
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        for name, text in environment.items():
+            patch.setenv(name, text)
+        code = copy_context().run(run, [*words])
+        said, complained = output.getvalue().decode(), errors.getvalue().decode()
+    return subprocess.CompletedProcess([*words], code, said, complained)
 
 
 def _client_of(plan: ClusterPlan) -> dict[str, str]:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 pytestmark = pytest.mark.cluster
 
-KILL_COUNT = int(os.environ.get("OTTLA_KILLS", "8"))
+KILL_COUNT = int(os.environ.get("OTTLA_KILLS", "5"))
 PARTITION_COUNT = 3
 TOPIC = "load"
 VICTIMS = (("broker",), ("controller",), ("broker", "controller"))

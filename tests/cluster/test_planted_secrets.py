@@ -151,7 +151,8 @@ def client(
 
 
 def all_commands(nodes: Processes, planted: Planted) -> None:
-    """Run what shows the cluster."""
+    """Run what shows the cluster, with all that a process of its own would print."""
+    nodes.are_commands_apart = True
     nodes.ottla("user", "add", "al", password=planted["scram"])
     (token,) = json.loads(nodes.ottla("token", "create", "--format", "json").stdout)
     planted.secrets["hmac"] = next(text for key, text in token.items() if "hmac" in key.lower())
