@@ -48,7 +48,7 @@ from ottla.node.process_driver import (
     open_stop_signal,
 )
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
-from ottla.node.seams import NodeSeams
+from ottla.node.seams import Compute, NodeSeams
 from ottla.node.seams_driver import real_seams
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_of_quorum
@@ -137,7 +137,7 @@ async def open_broker(
         )
         lifecycle, authenticators = _starting(), Authenticators(config, rng, clock)
         dispatcher = _guarded_dispatcher(errors, authenticators)
-        doors = _doors(config)
+        doors = _doors(config, seams.compute)
         async with (
             _open_server(open_server, config, dispatcher, clock, disk, doors) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
@@ -192,9 +192,9 @@ def _open_member(
     )
 
 
-def _doors(config: BrokerConfig) -> Doors:
+def _doors(config: BrokerConfig, compute: Compute) -> Doors:
     """Return it, with a line in the log for each certificate that does not hold."""
-    certificates = Certificates(config)
+    certificates = Certificates(config, compute)
     for warning in certificates.warnings():
         logger.warning("%s", warning)
     connections = ConnectionQuotas(

@@ -20,7 +20,7 @@ OpenDisk = Callable[[Sequence[str]], AbstractAsyncContextManager[Disk]]
 
 
 class Compute(Protocol):
-    """Runs a pure function that may take long, and returns what it does."""
+    """Runs a function that may take long and changes nothing, and returns what it does."""
 
     async def __call__(self, function: Callable[[], R], /) -> R:
         """Run it; what it raises is raised."""

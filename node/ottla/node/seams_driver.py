@@ -15,8 +15,12 @@ R = TypeVar("R")
 
 
 async def compute_in_thread(function: Callable[[], R]) -> R:
-    """Run a pure function in a thread, so that the loop serves everybody else meanwhile."""
-    return await trio.to_thread.run_sync(function)
+    """Run a function in a thread, so that the loop serves everybody else meanwhile.
+
+    A caller that is cancelled leaves it to itself: it changes nothing, and may read files where
+    nothing answers.
+    """
+    return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 
 
 def real_seams() -> NodeSeams:

@@ -17,6 +17,7 @@ GATED = (
     ("walk", "group", 4, 2_000),
     ("whole", "cluster", 1, 500),
     ("whole", "disks", 1, 500),
+    ("whole", "encrypted", 1, 500),
 )
 """Engines and subjects whose every run must be the same everywhere; how many seeds of each, and
 of how many events at most: all rows together cost some thirty seconds of one core."""

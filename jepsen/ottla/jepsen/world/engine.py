@@ -133,6 +133,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
         "compaction": "ottla.jepsen.world.whole.compaction:CompactionOfLogs",
         "compacted": "ottla.jepsen.world.whole.whole_cluster:CompactedLogsOfCluster",
+        "encrypted": "ottla.jepsen.world.whole.whole_cluster:EncryptedCluster",
         "acls": "ottla.jepsen.world.whole.acls:AclsOfCluster",
         "throttled": "ottla.jepsen.world.whole.throttles:ThrottledCluster",
         "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",

@@ -59,6 +59,7 @@ PLAN = (
     Part("whole", "moves", 7),
     Part("whole", "compaction", 4),
     Part("whole", "compacted", 3),
+    Part("whole", "encrypted", 3),
     Part("whole", "acls", 2),
     Part("whole", "throttled", 2),
     Part("whole", "transactions", 4),

@@ -6,9 +6,12 @@ import pytest
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, make_engine
+from ottla.jepsen.world.whole.encryption import encryption_chance
+from ottla.jepsen.world.whole.whole_cluster import EncryptedCluster
 
 BUDGET = 6_000
 SEEDS = (1, 2, 3)
+CALM_SEED = 4
 
 
 def run(seed: int, budget: int = BUDGET, subject: str | None = None) -> RunOutcome:
@@ -46,6 +49,38 @@ def test_acknowledged_entries_stay_whatever_goes_wrong(explored: Any) -> None:
     explored("C acls", outcome)
     assert outcome.violation is None
     assert outcome.rare["a broker decides by entries"] > 0
+
+
+def test_encrypted_listeners_bear_what_plain_ones_bear_and_refuse_strangers(explored: Any) -> None:
+    outcomes = [run(seed, 4_000, "encrypted") for seed in (1, 5)]
+    for outcome in outcomes:
+        explored("C encrypted", outcome)
+        assert outcome.violation is None
+        assert outcome.figures["acknowledged"] > 0
+    assert sum(outcome.rare.get("a stranger is refused", 0) for outcome in outcomes) > 0
+    assert sum(outcome.rare.get("a message comes in pieces", 0) for outcome in outcomes) > 0
+    assert sum(outcome.rare.get("a new certificate is shown", 0) for outcome in outcomes) > 0
+
+
+def test_no_connection_ends_when_certificates_change_under_load() -> None:
+    counts = []
+    for only in (("none",), ("new certificate",) * 2):
+        engine = EncryptedCluster()
+        engine.only = only
+        outcome = engine.run(Chance(CALM_SEED), budget=4_000)
+        assert outcome.violation is None
+        counts.append(outcome.figures)
+    before, after = counts
+    assert "certificates changed" not in before
+    assert after["certificates changed"] > 1
+    assert after["handshakes under load"] == before["handshakes under load"]
+
+
+def test_some_runs_of_every_subject_have_encrypted_listeners() -> None:
+    drawn = [encryption_chance(Chance(seed), is_demanded=False) for seed in range(400)]
+    assert 50 < sum(chance is not None for chance in drawn) < 150
+    # The one of them among the runs above is 1.
+    assert [seed for seed in SEEDS if drawn[seed] is not None] == [1]
 
 
 def test_a_run_played_again_from_its_decisions_is_the_same() -> None:

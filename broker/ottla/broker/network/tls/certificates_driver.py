@@ -9,6 +9,7 @@ the broker runs are taken up the same way, at once: files and settings are one s
 import logging
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import trio
 
@@ -21,6 +22,7 @@ from ottla.model.settings.dynamic_tls import check_listener, is_listener_tls_key
 from ottla.model.settings.tls import TlsConfig
 from ottla.model.tls.changed_files_driver import Stamps, stamps_of
 from ottla.model.tls.context_driver import check_own_trust
+from ottla.node.seams import Compute
 
 logger = logging.getLogger("ottla.broker.network")
 
@@ -34,9 +36,13 @@ TAKES_OVER_WITHIN_S = 1.0
 class Certificates:
     """TLS of all listeners of a broker that encrypt."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        """Read every file; raises ConfigError where one cannot be used."""
+    def __init__(self, config: BrokerConfig, compute: Compute) -> None:
+        """Read every file; raises ConfigError where one cannot be used.
+
+        `compute` is where files are read later, while the broker serves.
+        """
         self._config = config
+        self._compute = compute
         protocols = {one.name: one.protocol for one in config.listeners}
         self.served = {
             name: ServedTls(protocols[name], tls, failure_delay_ms=config.sasl.failure_delay_ms)
@@ -99,7 +105,7 @@ class Certificates:
         for name in self.served:
             wanted = tls_in_force(self._config, name, overrides)
             if wanted != self._wanted[name]:
-                await trio.to_thread.run_sync(self._prepared, name, wanted, abandon_on_cancel=True)
+                await self._compute(partial(self._prepared, name, wanted))
 
     async def settled(self) -> None:
         """Wait until all that `take_over` said was looked at."""
@@ -122,7 +128,7 @@ class Certificates:
     async def look_at(self, name: str) -> None:
         """Take up what one listener is to come to, if its files or settings have changed."""
         wanted = self._wanted[name]
-        signature = await trio.to_thread.run_sync(stamps_of, wanted.files)
+        signature = await self._compute(partial(stamps_of, wanted.files))
         if wanted != self.served[name].config or signature != self._signatures[name]:
             await self.use(name, wanted, signature)
 
@@ -130,7 +136,7 @@ class Certificates:
         """Take up a configuration of a listener, or log why not."""
         tls = self.served[name]
         try:
-            prepared = await trio.to_thread.run_sync(self._prepared, name, config)
+            prepared = await self._compute(partial(self._prepared, name, config))
         except ConfigError as error:
             self._complain(name, error)
             return

@@ -5,6 +5,7 @@ loop.py           trio's loop: virtual time, an order the seed decides, processe
 network.py        delays, cuts, breaks; what is on its way
 streams.py        byte streams in place of TCP
 rpc.py            remote procedures in place of gRPC
+channels.py       a client's stream at the server, plain or encrypted
 server.py         drives the broker's connections in place of the epoll
 clock.py          clocks that drift and jump
 machine.py        one machine: its disk, its process, kill, pause, loss of power
@@ -16,6 +17,9 @@ nemesis.py        what goes wrong, within what the protocol promises to bear
 mercy.py          who may lose what, so that it stays within that
 disk_troubles.py  disks that fail in part or for a while, and what is demanded meanwhile
 reassignments.py  partitions that move to other brokers
+encryption.py     TLS of a run: who has which certificate, and what must not be said about it
+authority.py      certificates that are the same bytes in every run
+strangers.py      those whom no broker serves, and certificates that change
 acls.py           the subject whose clients write and delete access control entries
 throttles.py      the subject whose replicas are throttled
 transactions.py   the subjects whose clients write in transactions

@@ -148,6 +148,7 @@ class EncryptedChannel(StreamChannel):
         if not is_open:
             self._is_dry = True
         if data:
+            self.stream.note("heard", data)
             self._hand_on(data, now_ms)
         return is_open
 
@@ -176,6 +177,7 @@ class EncryptedChannel(StreamChannel):
             self._incoming.write_eof()
 
     def _send(self, data: bytes) -> None:
+        self.stream.note("said", data)
         view = memoryview(data)
         for at in range(0, len(view), SEND_BYTES):
             part = view[at : at + SEND_BYTES]

@@ -197,13 +197,13 @@ class SimulatedCluster:
                 **({"metadata.log.dir": METADATA_DIRECTORY} if has_several else {}),
                 "node.id": str(node),
                 "controller.quorum.voters": self._voters,
-                "listeners": f"{LISTENER}://{machine.name}:{BROKER_PORT}",
+                **self._listener_settings(machine.name),
                 "log.dirs": ",".join(self.log_directories),
                 "ottla.failure.domain.host": machine.name,
                 **self._settings,
             }
         )
-        open_server = server_opener(self.world.ports)
+        open_server = server_opener(self.world.ports, self.world.encryption)
         errors = NotedErrors(lambda fault: self.faults.append((machine.name, fault)))
         async with open_broker(
             config, seams=machine.seams, open_server=open_server, errors=errors
@@ -212,6 +212,12 @@ class SimulatedCluster:
             await is_stopping.wait()
             del self._opened[node]
             await broker.leave()
+
+    def _listener_settings(self, host: str) -> dict[str, str]:
+        encryption = self.world.encryption
+        if encryption is None:
+            return {"listeners": f"{LISTENER}://{host}:{BROKER_PORT}"}
+        return encryption.broker_settings(host, BROKER_PORT)
 
 
 def _nothing() -> None:

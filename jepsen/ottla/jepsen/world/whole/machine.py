@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import trio
 
+from ottla.client.network.tls import TLS
 from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import Pause, SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.whole.clock import MachineClock
+from ottla.jepsen.world.whole.encryption import Encryption
 from ottla.jepsen.world.whole.loop import TASKS, Loop, Tasks, next_instant
 from ottla.jepsen.world.whole.network import SimulatedNetwork
 from ottla.jepsen.world.whole.rpc import RpcExchange, open_machine_rpc
@@ -70,6 +72,8 @@ class SharedWorld:
         self.exchange = RpcExchange()
         self.chance = chance
         self.nursery: trio.Nursery
+        self.encryption: Encryption | None = None
+        """TLS of the brokers' listeners; None where they have none."""
         self.disk_delay_s = 0.000_3
         """How long a call of a disk takes that is not answered from memory, on average."""
         self.is_over = False
@@ -210,6 +214,8 @@ class Machine:
     async def _run(self, tasks: Tasks, scope: trio.CancelScope, has_ended: trio.Event) -> None:
         TASKS.set(tasks)
         TRANSPORT.set(MachineTransport(self.world.network, self.world.ports, self.host))
+        encryption = self.world.encryption
+        TLS.set(None if encryption is None else encryption.dialer(self.name))
         failure: BaseException | None = None
         try:
             with scope:

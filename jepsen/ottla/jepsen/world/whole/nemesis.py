@@ -22,6 +22,7 @@ from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
 from ottla.jepsen.world.whole.reassignments import Reassignments
 from ottla.jepsen.world.whole.rebirth import Rebirths
+from ottla.jepsen.world.whole.strangers import CertificateChanges, Strangers
 from ottla.jepsen.world.whole.workload import ClientWorkload
 
 PAUSE_MS = (50, 12_000)
@@ -48,6 +49,9 @@ OFF = (
     "changed setting",
 )
 """Faults that only runs which ask for them by name have."""
+
+ENCRYPTED = ("new certificate", "stranger")
+"""Faults of runs whose listeners encrypt, unless these ask for others by name."""
 
 Fault = Callable[[], Awaitable[None]]
 
@@ -118,10 +122,18 @@ class WorldNemesis:
             "moved replicas": disks.move_replicas,
             "reassignment": Reassignments(chance, rare, self.counts, cluster, workload).reassign,
             **self._coordinator_faults(),
+            **self._encryption_faults(),
         }
         # No chance is asked about these, lest the runs of all other subjects' seeds change.
         for name, fault in asked_for.items():
-            self._faults += [(name, fault)] * only.count(name)
+            self._faults += [(name, fault)] * (only.count(name) if only else name in ENCRYPTED)
+
+    def _encryption_faults(self) -> dict[str, Fault]:
+        if self._cluster.world.encryption is None:
+            return {}
+        changes = CertificateChanges(self._chance, self._rare, self.counts, self._cluster)
+        strangers = Strangers(self._chance, self._rare, self.counts, self._cluster)
+        return {"new certificate": changes.change, "stranger": strangers.come}
 
     def _coordinator_faults(self) -> dict[str, Fault]:
         deaths = CoordinatorDeaths(

@@ -20,6 +20,9 @@ from ottla.jepsen.world.whole.loop import next_instant
 
 Deliver = Callable[[], None]
 
+GAP_S_MAX = 0.3
+"""Between the pieces of a message, mostly far less."""
+
 REPEAT_S_MAX = 0.3
 """How long after a link has healed what waited may take: TCP repeats ever more seldom."""
 
@@ -32,6 +35,8 @@ class Quality:
     jitter_s: float = 0.000_3
     break_p: float = 0.0
     """How likely a message breaks the connection it is on."""
+    split_p: float = 0.0
+    """How likely a message arrives in two pieces, with a gap between them."""
 
 
 class Host:
@@ -96,6 +101,18 @@ class SimulatedNetwork:
             return False
         self.rare.sometimes("a connection breaks")
         return True
+
+    def cut_of(self, size: int) -> int:
+        """Return after how many bytes a message is cut in two; 0 where it is not."""
+        p = self.quality.split_p
+        if not p or size < 2 or self._chance.random() >= p:
+            return 0
+        self.rare.sometimes("a message comes in pieces")
+        return 1 + self._chance.below(size - 1)
+
+    def end_of_gap(self) -> float:
+        """Return when the second piece of a message leaves."""
+        return trio.current_time() + GAP_S_MAX * self._chance.random() ** 8
 
     def is_cut(self, source: str, target: str) -> bool:
         """Return whether nothing arrives on a link now."""

@@ -5,6 +5,7 @@ hosting of connections is the same code.  A request that meets a bug of ours is 
 its connection here but of the run, as every unexpected error of a node is.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,16 +14,21 @@ from typing import NoReturn, TypeVar
 import trio
 
 from ottla.broker.network.connection import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher, Peer
+from ottla.broker.network.dispatch import Dispatcher, NotServedYetError, Peer
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
-from ottla.broker.network.listener import Listener
+from ottla.broker.network.listener import HandshakeFailedError, Listener, ListenerTls
 from ottla.broker.network.server_seam import Admission, AdmitAll, OpenServer
 from ottla.jepsen.world.whole.channels import EncryptedChannel, StreamChannel
+from ottla.jepsen.world.whole.encryption import Encryption
 from ottla.jepsen.world.whole.streams import Ports, Stream
+from ottla.model.errors import ProtocolError
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
 
 T = TypeVar("T")
+
+HANDSHAKE_COST_MS = 1.0
+"""How long a step of a handshake holds the loop, about as in reality."""
 
 
 async def _at_once(work: Callable[[], T]) -> T:
@@ -56,7 +62,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
         idle_ms_max: int,
         admission: Admission,
         nursery: trio.Nursery,
-        handshake_cost_ms: float,
+        encryption: Encryption | None,
     ) -> None:
         super().__init__(
             dispatcher,
@@ -66,8 +72,14 @@ class MachineServer(ConnectionServer[StreamChannel]):
             idle_ms_max=idle_ms_max,
             nursery=nursery,
             run_apart=_at_once,
-            now_ns=_HandshakeCost(handshake_cost_ms).now_ns,
+            now_ns=_HandshakeCost(
+                HANDSHAKE_COST_MS if encryption is None else encryption.handshake_cost_ms
+            ).now_ns,
         )
+        self._encryption = encryption
+        self._is_closing = False
+        self._came_early = False
+        """Whether the client that is parted from now asked before the broker served."""
         self._admission = admission
         self._knocking: list[tuple[Listener, Stream]] = []
         self._work = trio.Event()
@@ -99,6 +111,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
 
     def close(self) -> None:
         """Hang up on everybody."""
+        self._is_closing = True
         for channel in list(self._hosted):
             self._close(channel)
         for _, stream in self._knocking:
@@ -129,11 +142,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
             local_host=host,
             local_port=port,
         )
-        channel = (
-            StreamChannel(self, stream)
-            if listener.tls is None
-            else EncryptedChannel(self, stream, listener.tls)
-        )
+        channel = self._channel(stream, listener.tls)
         self.host(channel, peer, now_ms)
         if channel.is_shaking:
             self._begin_handshake(channel, now_ms)
@@ -141,6 +150,15 @@ class MachineServer(ConnectionServer[StreamChannel]):
         self.on_work(channel)
         if admission.has_excess and listener.name == admission.protected_listener:
             self._make_way(admission.protected_listener)
+
+    def _channel(self, stream: Stream, tls: ListenerTls | None) -> StreamChannel:
+        if tls is None:
+            return StreamChannel(self, stream)
+        if self._encryption is not None:
+            # Tickets are of lengths that chance decides, and no client comes back with one.
+            tls.context.num_tickets = 0
+            tls.context.options |= ssl.OP_NO_TICKET
+        return EncryptedChannel(self, stream, tls)
 
     def _on_ready(self, channel: StreamChannel, _: int, now_ms: int) -> None:
         """Take up what is held, read and serve what came, and send what may leave."""
@@ -164,6 +182,51 @@ class MachineServer(ConnectionServer[StreamChannel]):
         self._close(channel)
         self._parting[stream] = None
         self.call_at(now_ms + channel.tls.failure_delay_ms, partial(self._part, stream))
+
+    def _note_failed_handshake(
+        self, peer: Peer, tls: ListenerTls, error: HandshakeFailedError, now_ms: int
+    ) -> None:
+        super()._note_failed_handshake(peer, tls, error, now_ms)
+        if self._encryption is not None:
+            self._encryption.on_refused(peer.peer_host, error)
+
+    def _on_bad_input(self, channel: StreamChannel, error: ProtocolError, now_ms: int) -> None:
+        self._came_early = isinstance(error, NotServedYetError)
+        if self._encryption is not None and not self._came_early:
+            self._encryption.on_bad_input(channel.connection.peer.peer_host, error)
+        super()._on_bad_input(channel, error, now_ms)
+        self._came_early = False
+
+    def _close(self, channel: StreamChannel) -> None:
+        self._judge_end(channel)
+        super()._close(channel)
+
+    def _judge_end(self, channel: StreamChannel) -> None:
+        """Note when a client is hung up on that is still there, and has done nothing wrong."""
+        if self._encryption is None or self._is_closing or self._came_early:
+            return
+        stream = channel.stream
+        has_gone = stream.is_broken or stream.has_ended or channel.connection.is_finished
+        if channel in self._hosted and not channel.is_shaking and not has_gone:
+            self._encryption.on_hung_up(channel.connection.peer.peer_host, "nothing was wrong")
+
+    def shakes_since(self, since_ms: int) -> bool:
+        """Return whether a handshake that began before that time has not ended."""
+        return any(
+            channel.is_shaking and channel.connection.last_active_ms < since_ms
+            for channel in self._hosted
+        )
+
+    def _shake_hand(self, channel: StreamChannel, mask: int, now_ms: int) -> None:
+        super()._shake_hand(channel, mask, now_ms)
+        if not channel.is_shaking and self._encryption is not None:
+            self._encryption.on_handshake(channel.connection.peer.peer_host)
+
+    def give_up(self, channel: StreamChannel, reason: str) -> None:
+        """Close a connection that holds too much for too long."""
+        if channel.is_shaking and self._encryption is not None:
+            self._encryption.on_overdue()
+        super().give_up(channel, reason)
 
     def _part(self, stream: Stream) -> None:
         if stream in self._parting:
@@ -195,11 +258,13 @@ class _Door:
 
     def on_knock(self, stream: Stream) -> None:
         """Hand a new connection to the server's own task."""
+        if self._listener.tls is not None:
+            stream.seal()
         self._server.knock(self._listener, stream)
 
 
-def server_opener(ports: Ports, *, handshake_cost_ms: float = 1.0) -> OpenServer:
-    """Return what opens one machine's server; each step of a handshake costs it so long."""
+def server_opener(ports: Ports, encryption: Encryption | None = None) -> OpenServer:
+    """Return what opens one machine's server; `encryption` is that of its run, if it has any."""
 
     @asynccontextmanager
     async def open_machine_server(
@@ -223,7 +288,7 @@ def server_opener(ports: Ports, *, handshake_cost_ms: float = 1.0) -> OpenServer
                 idle_ms_max=idle_ms_max,
                 admission=admission or AdmitAll(),
                 nursery=nursery,
-                handshake_cost_ms=handshake_cost_ms,
+                encryption=encryption,
             )
             doors = []
             try:

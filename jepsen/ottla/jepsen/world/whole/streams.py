@@ -69,6 +69,7 @@ class Stream:
         "_in_flight_bytes",
         "_is_closed",
         "_is_reset",
+        "_is_sealed",
         "_network",
         "_room",
         "_waiting",
@@ -93,6 +94,7 @@ class Stream:
         self._in_flight_bytes = 0
         self._is_closed = False
         self._is_reset = False
+        self._is_sealed = False
         self._waiting = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
         host.endings[self._hang_up] = None
@@ -154,6 +156,16 @@ class Stream:
                 self._launch(b"")
             self._wake()
 
+    def seal(self) -> None:
+        """Leave what is sent either way out of the trace: it is encrypted, each time otherwise."""
+        self._is_sealed = self.peer._is_sealed = True
+
+    def note(self, what: str, plain: bytes | bytearray) -> None:
+        """Put into the trace what is said on a sealed stream."""
+        trace = self._network.trace
+        peer = self.peer._host.name
+        trace.add(_now_us(), self._host.name, what, peer, len(plain), crc32(plain))
+
     @property
     def backlog_bytes(self) -> int:
         """Return how much of what was sent has not been read by the peer."""
@@ -184,12 +196,27 @@ class Stream:
             self._break()
             return
         self._in_flight_bytes += len(data)
-        self._launch(data)
+        cut = self._network.cut_of(len(data))
+        if not cut:
+            self._launch(data)
+            return
+        # The rest keeps its place before what is sent later, and leaves after a while.
+        self._launch(data[:cut])
+        self._in_flight.append(data[cut:])
+        self._network.call_at(self._network.end_of_gap(), self._launch_rest)
 
     # ---- between the ends
 
     def _launch(self, data: bytes) -> None:
         self._in_flight.append(data)
+        self._network.send(self._host.name, self.peer._host.name, self._land)
+
+    def _launch_rest(self) -> None:
+        if not self._in_flight:
+            return  # the connection broke meanwhile, or the rest has left with what came later
+        if self._network.breaks():
+            self._break()
+            return
         self._network.send(self._host.name, self.peer._host.name, self._land)
 
     def _land(self) -> None:
@@ -204,7 +231,11 @@ class Stream:
                 self._reset()  # whoever sends to a closed end learns that it is
             return
         trace = self._network.trace
-        trace.add(_now_us(), self._host.name, peer._host.name, peer.port, len(data), crc32(data))
+        ends = (_now_us(), self._host.name, peer._host.name, peer.port)
+        if self._is_sealed:
+            trace.add(*ends, "sealed" if data else "end")
+        else:
+            trace.add(*ends, len(data), crc32(data))
         if data:
             peer._buffer += data
         else:

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import trio
 
+from ottla.client.network.tls import TLS
 from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.checkers.compacted import COMPACTED_TOPIC
 from ottla.jepsen.world.chance import Chance
@@ -22,6 +23,7 @@ from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.jepsen.world.whole.client_events import CHECKERS
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.encryption import JUDGE, Encryption, encryption_chance
 from ottla.jepsen.world.whole.ending import EndJudge
 from ottla.jepsen.world.whole.history import ClientHistory
 from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
@@ -29,6 +31,7 @@ from ottla.jepsen.world.whole.machine import Machine, SharedWorld, Trouble
 from ottla.jepsen.world.whole.nemesis import WorldNemesis
 from ottla.jepsen.world.whole.network import SimulatedNetwork
 from ottla.jepsen.world.whole.rebirth import ORDERS
+from ottla.jepsen.world.whole.strangers import CertificateChanges, EncryptionWatch
 from ottla.jepsen.world.whole.streams import MachineTransport
 from ottla.jepsen.world.whole.watch import CompactionWatch, MetadataWatch
 from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan
@@ -78,6 +81,8 @@ class WholeCluster:
     settings: ClassVar[dict[str, str]] = {}
     """Of every node, beside those that chance draws."""
 
+    is_encrypted = False
+    """Whether brokers have encrypted listeners in every run; else they have in some."""
     required: tuple[str, ...] = (
         "a broker fails over",
         "an in-sync set has one member",
@@ -182,6 +187,41 @@ class MovesOfCluster(WholeCluster):
     )
 
 
+class EncryptedCluster(WholeCluster):
+    """Whole nodes and clients, any fault, and listeners that encrypt."""
+
+    subject = "encrypted"
+    budget = 12_000
+    is_encrypted = True
+    is_light = True
+    only: tuple[str, ...] = (
+        *("stranger",) * 6,
+        *("new certificate",) * 4,
+        *("breaks",) * 2,
+        "kill",
+        "kill many",
+        "kill alone",
+        "client",
+        "pause",
+        "partition",
+        "power",
+        "restart",
+        "skew",
+        "slow link",
+    )
+    required = (
+        "a broker fails over",
+        "all of a kind are killed",
+        "a connection breaks",
+        "a message comes in pieces",
+        "a new certificate is shown",
+        "a stranger is refused",
+        "a stranger is of another CA",
+        "a stranger stops within its handshake",
+        "a handshake takes too long",
+    )
+
+
 class CompactedLogsOfCluster(WholeCluster):
     """Whole nodes and clients, and topics that are compacted all the time, on every replica."""
 
@@ -218,6 +258,7 @@ class _Run:
         self._nemesis: WorldNemesis | None = None
         self._watch: MetadataWatch | None = None
         self._workload: ClientWorkload | None = None
+        self._encryption: Encryption | None = None
         self._world: SharedWorld
 
     async def main(self, loop: Loop) -> Violation | None:
@@ -263,6 +304,9 @@ class _Run:
             figures.update(self._watch.counts)
         if self._workload is not None:
             figures["topic changes"] = self._workload.topic_change_count
+        if self._encryption is not None:
+            figures["encrypted runs"] = 1
+            figures.update(self._encryption.counts)
         return RunOutcome(
             engine=self._engine.name,
             subject=self._engine.subject,
@@ -282,6 +326,9 @@ class _Run:
         world.disk_delay_s = chance.pick((0.0, 0.000_5, 0.003))
         world.network.quality.delay_s = chance.pick((0.000_2, 0.001, 0.005))
         world.network.quality.jitter_s = chance.pick((0.000_5, 0.000_1, 0.005))
+        world.encryption = self._encryption = self._draw_encryption()
+        if world.encryption is not None:
+            world.network.quality.split_p = world.encryption.split_p
         plan = self._engine.plan_of(self._draw_plan())
         cluster = self._draw_cluster(world, plan, is_flushed=is_flushed)
         workload = self._engine.workload(world, cluster, self._history, plan)
@@ -289,9 +336,11 @@ class _Run:
         await cluster.format()
         cluster.start()
         # The judge's own calls go over a network of its own that nothing is done to.
-        judge = world.network.host("judge")
+        judge = world.network.host(JUDGE)
         world.network.on_start(judge)
         TRANSPORT.set(MachineTransport(world.network, world.ports, judge))
+        if world.encryption is not None:
+            TLS.set(world.encryption.dialer(JUDGE))
         await self._wait_for_start(cluster)
         await workload.create_topics(replication_factor=min(3, len(cluster.broker_machines)))
         self._watch = MetadataWatch(cluster, self._rare)
@@ -310,13 +359,23 @@ class _Run:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch.run)
             nursery.start_soon(self._keep_running, cluster, workload)
+            if world.encryption is not None:
+                nursery.start_soon(EncryptionWatch(cluster).run)
             for machine in workload.machines:
                 machine.start()
             await nemesis.run(max(FAULTS_S_MIN, self._budget / EVENTS_PER_S))
             await nemesis.heal()
             workload.is_quiet = self._engine.is_quiet_at_end
             await EndJudge(cluster, workload, self._history, nemesis.rebirths).judge()
+            if world.encryption is not None:
+                await CertificateChanges(chance, self._rare, nemesis.counts, cluster).judge()
             nursery.cancel_scope.cancel()
+
+    def _draw_encryption(self) -> Encryption | None:
+        chance = encryption_chance(self._chance, is_demanded=self._engine.is_encrypted)
+        if chance is None:
+            return None
+        return Encryption(chance, self._rare, self._history.break_)
 
     def _draw_cluster(
         self, world: SharedWorld, plan: WorkloadPlan, *, is_flushed: bool

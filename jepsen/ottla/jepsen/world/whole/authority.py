@@ -1,0 +1,102 @@
+"""Certificates of the world: the same bytes in every run, and records of the same length.
+
+Keys are Ed25519 and made of names, so that nothing of a certificate or of a handshake has a length
+that chance decides.  OpenSSL looks at the machine's own calendar, not at the world's: certificates
+are valid for longer than either lasts.  Needs the package cryptography (the extra `secure`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.oid import NameOID
+
+VALID_FROM = datetime(2020, 1, 1, tzinfo=UTC)
+VALID_UNTIL = datetime(2120, 1, 1, tzinfo=UTC)
+EXPIRED = datetime(2021, 1, 1, tzinfo=UTC)
+
+SERIAL_BASE = 1 << 20
+"""So high that all serial numbers are of one length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldCertificate:
+    """A certificate and its key, PEM."""
+
+    chain: str
+    key: str
+
+
+class WorldAuthority:
+    """A CA, whose certificates are what their names say."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._key = _key_of(f"ca/{name}")
+        self._subject = _subject(name)
+        signed = (
+            self._builder(self._subject, self._key, 1)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(self._key, None)
+        )
+        self.certificate = signed.public_bytes(serialization.Encoding.PEM).decode()
+        """PEM."""
+
+    def issue(
+        self,
+        name: str,
+        hosts: Sequence[str] = (),
+        *,
+        generation: int = 1,
+        is_expired: bool = False,
+    ) -> WorldCertificate:
+        """Return a certificate for hosts; each generation has a key and a serial of its own."""
+        key = _key_of(f"{self._name}/{name}/{generation}")
+        until = EXPIRED if is_expired else VALID_UNTIL
+        builder = self._builder(_subject(name), key, generation, until)
+        if hosts:
+            names = [x509.DNSName(host) for host in hosts]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        signed = builder.sign(self._key, None)
+        return WorldCertificate(
+            chain=signed.public_bytes(serialization.Encoding.PEM).decode(),
+            key=key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            ).decode(),
+        )
+
+    def _builder(
+        self,
+        subject: x509.Name,
+        key: Ed25519PrivateKey,
+        generation: int,
+        until: datetime = VALID_UNTIL,
+    ) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._subject)
+            .public_key(key.public_key())
+            .serial_number(SERIAL_BASE + generation)
+            .not_valid_before(VALID_FROM)
+            .not_valid_after(until)
+        )
+
+
+def generation_of(certificate: bytes) -> int:
+    """Return the generation of a certificate (DER) that was issued here."""
+    return x509.load_der_x509_certificate(certificate).serial_number - SERIAL_BASE
+
+
+def _key_of(name: str) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(blake2b(name.encode(), digest_size=32).digest())
+
+
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

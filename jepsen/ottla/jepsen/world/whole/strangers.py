@@ -1,0 +1,237 @@
+"""Those whom no broker is to serve, certificates that change, and what is demanded meanwhile.
+
+Invariants: StrangersAreRefused (who trusts another CA, shows a certificate of another CA or one
+that has expired, expects another name, or speaks no TLS gets no answer), HandshakesEnd (one that
+does not go on ends by its deadline), NewCertificateServed (a certificate whose setting was
+acknowledged is shown to who connects next, and at the end), and those of `encryption.py`.
+"""
+
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import NoReturn
+
+import trio
+
+from ottla.broker.network.tls.handshakes import HANDSHAKE_MS_MAX
+from ottla.client.admin import open_admin
+from ottla.client.network.connection import ConnectionLostError, open_connection
+from ottla.client.network.tls import TLS, TlsDialer, TlsError
+from ottla.client.network.transport import TRANSPORT
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.transport_conformance import heartbeat
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.whole.cluster import BROKER_PORT, SimulatedCluster
+from ottla.jepsen.world.whole.encryption import STRANGER, WatchedStream
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.jepsen.world.whole.server import MachineServer
+from ottla.jepsen.world.whole.streams import MachineTransport
+from ottla.jepsen.world.whole.workload import TROUBLE
+from ottla.model.ids import NodeId
+from ottla.model.settings.tls import NONE
+
+PATIENCE_S = 10.0
+LATE_MS = 1_000
+"""How late a handshake may be ended: what a paused process, or a turn of the loop, takes."""
+
+LOOK_S = 0.5
+GONE = (OSError, ssl.SSLError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class Strangers:
+    """Comes to brokers as those whom they must refuse."""
+
+    def __init__(
+        self, chance: Chance, rare: Rare, counts: Counter[str], cluster: SimulatedCluster
+    ) -> None:
+        encryption = cluster.world.encryption
+        assert encryption is not None
+        self._encryption = encryption
+        self._chance = chance
+        self._rare = rare
+        self._counts = counts
+        self._cluster = cluster
+        self._silent: list[object] = []
+        """Kept, so that their connections stay."""
+        world = cluster.world
+        host = world.network.host(STRANGER)
+        world.network.on_start(host)
+        self._transport = MachineTransport(world.network, world.ports, host)
+
+    async def come(self) -> None:
+        """Try one way in."""
+        self._counts["strangers"] += 1
+        host = self._chance.pick([one.name for one in self._cluster.broker_machines.values()])
+        encryption = self._encryption
+        ways: list[tuple[str, Callable[[], Awaitable[bool]]]] = [
+            ("trusts another CA", lambda: self._ask(host, encryption.misled_dialer())),
+            ("expects another name", lambda: self._ask_by_other_name(host)),
+            ("speaks no TLS", lambda: self._ask(host, None)),
+            ("stops within its handshake", lambda: self._stop(host)),
+            ("leaves within its handshake", lambda: self._leave(host)),
+            ("sends a forged record", lambda: self._forge(host)),
+        ]
+        if encryption.client_auth != NONE:
+            ways += [
+                ("is of another CA", lambda: self._ask(host, encryption.forged_dialer())),
+                ("has expired", lambda: self._ask(host, encryption.expired_dialer())),
+            ]
+        name, way = self._chance.pick(ways)
+        with trio.move_on_after(PATIENCE_S), suppress(*GONE):
+            if await way():
+                raise Violation("StrangersAreRefused", f"one that {name} was served by {host}")
+        self._rare.sometimes(f"a stranger {name}")
+
+    async def _ask(self, host: str, dialer: TlsDialer | None) -> bool:
+        """Return whether a broker answers."""
+        TRANSPORT.set(self._transport)
+        TLS.set(dialer)
+        try:
+            async with open_connection(host, BROKER_PORT, timeout_s=PATIENCE_S):
+                return True
+        except ConnectionLostError:
+            return False
+
+    async def _ask_by_other_name(self, host: str) -> bool:
+        stream = await self._transport.connect(host, BROKER_PORT)
+        try:
+            await self._encryption.stranger_dialer().encrypted(stream, f"not-{host}")
+        except TlsError:
+            return False
+        stream.abort()
+        return True
+
+    async def _begin(self, host: str) -> tuple[ssl.SSLObject, ssl.MemoryBIO, bytes]:
+        """Return the first words of a handshake, and what made them."""
+        received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = self._encryption.stranger_dialer().context
+        tls = context.wrap_bio(received, sent, server_hostname=host)
+        with suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+        return tls, received, sent.read()
+
+    async def _stop(self, host: str) -> bool:
+        """Say a part of the first words, or all of them, and then nothing for good."""
+        stream = await self._transport.connect(host, BROKER_PORT)
+        self._silent.append(stream)
+        _, _, words = await self._begin(host)
+        await stream.send_all(words[: 1 + self._chance.below(len(words))])
+        return False
+
+    async def _leave(self, host: str) -> bool:
+        stream = await self._transport.connect(host, BROKER_PORT)
+        _, _, words = await self._begin(host)
+        await stream.send_all(words[: 1 + self._chance.below(len(words))])
+        if self._chance.below(2):
+            stream.abort()
+        else:
+            stream.close_now()
+        return False
+
+    async def _forge(self, host: str) -> bool:
+        """Change one byte of a request's record; return whether it is answered."""
+        stream = await self._transport.connect(host, BROKER_PORT)
+        try:
+            found = WatchedStream(stream, self._encryption.stranger_dialer().context, host)
+            found.on_failure = lambda _said: None
+            await found.shake_hands()
+            record = bytearray(found.sealed(heartbeat(1)))
+            record[-1 - self._chance.below(8)] ^= 1
+            await stream.send_all(bytes(record))
+            return bool(await found.receive_some(1))
+        finally:
+            stream.abort()
+
+
+class CertificateChanges:
+    """Gives running brokers other certificates, by their settings."""
+
+    def __init__(
+        self, chance: Chance, rare: Rare, counts: Counter[str], cluster: SimulatedCluster
+    ) -> None:
+        encryption = cluster.world.encryption
+        assert encryption is not None
+        self._encryption = encryption
+        self._chance = chance
+        self._rare = rare
+        self._counts = counts
+        self._cluster = cluster
+        self._under_way: set[str] = set()
+
+    async def change(self) -> None:
+        """Give one broker another certificate; who connects next must be shown it."""
+        node, machine = self._chance.pick(list(self._cluster.broker_machines.items()))
+        host = machine.name
+        if host in self._under_way:
+            return
+        self._under_way.add(host)
+        try:
+            with trio.move_on_after(PATIENCE_S):
+                await self._change(node, machine)
+        except TROUBLE:
+            pass
+        finally:
+            self._under_way.discard(host)
+
+    async def _change(self, node: NodeId, machine: Machine) -> None:
+        encryption, host = self._encryption, machine.name
+        certificates = encryption.certificates(host)
+        offered = certificates.offer()
+        self._counts["certificates offered"] += 1
+        settings = encryption.dynamic_settings(encryption.certificate(host, offered))
+        start_count = machine.start_count
+        async with open_admin(self._cluster.bootstrap, timeout_s=PATIENCE_S) as admin:
+            await admin.alter_broker_configs(node, settings)
+        certificates.acknowledge(offered)
+        self._counts["certificates changed"] += 1
+        found = await self._shown(host)
+        if found is not None and machine.is_running and machine.start_count == start_count:
+            certificates.check(host, found)
+            self._rare.sometimes("a new certificate is shown")
+
+    async def judge(self) -> None:
+        """Hold every broker to the certificate that it was last given."""
+        for machine in self._cluster.broker_machines.values():
+            found = await self._shown(machine.name)
+            if found is None:
+                raise Violation("NewCertificateServed", f"{machine.name} shakes no hands")
+            self._encryption.certificates(machine.name).check(machine.name, found)
+
+    async def _shown(self, host: str) -> int | None:
+        """Return which of its certificates a broker shows; None where it cannot be asked."""
+        dialer = TLS.get()
+        assert dialer is not None
+        with trio.move_on_after(PATIENCE_S), suppress(*GONE):
+            stream = await TRANSPORT.get().connect(host, BROKER_PORT)
+            encrypted = await dialer.encrypted(stream, host)
+            assert isinstance(encrypted, WatchedStream)
+            try:
+                return encrypted.generation
+            finally:
+                await encrypted.aclose()
+        return None
+
+
+class EncryptionWatch:
+    """Looks for handshakes that should have ended."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._late: dict[NodeId, int] = {}
+        """How many looks in a row found one at a broker."""
+
+    async def run(self) -> NoReturn:
+        """Look again and again."""
+        while True:
+            await trio.sleep(LOOK_S)
+            for node, broker in self._cluster.brokers.items():
+                machine = self._cluster.broker_machines[node]
+                server = broker.server
+                assert isinstance(server, MachineServer)
+                since_ms = machine.clock.monotonic_ms() - HANDSHAKE_MS_MAX - LATE_MS
+                is_late = not machine.is_paused and server.shakes_since(since_ms)
+                self._late[node] = self._late.get(node, 0) + 1 if is_late else 0
+                if self._late[node] > LATE_MS / 1_000 / LOOK_S:
+                    raise Violation("HandshakesEnd", f"broker {node} has one that is overdue")
