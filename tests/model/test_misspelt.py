@@ -36,6 +36,17 @@ def test_an_address_that_no_client_reaches_is_not_advertised(address: str) -> No
         load_broker_config({**texts, "advertised.listeners": f"PLAINTEXT://{address}"})
 
 
+def test_an_address_of_a_listener_that_is_none_is_not_advertised() -> None:
+    texts = {"node.id": "1", "controller.quorum.voters": "101@localhost:9093"}
+    texts |= {"listeners": "SASL_SSL://:9092", "sasl.enabled.mechanisms": "PLAIN"}
+    with pytest.raises(ConfigError) as caught:
+        load_broker_config({**texts, "advertised.listeners": "PLAINTEXT://host:9092"})
+    assert str(caught.value) == (
+        "advertised.listeners: has PLAINTEXT://host:9092, and listeners has no PLAINTEXT; "
+        "name one of SASL_SSL, or add it there"
+    )
+
+
 SECURITY_FAMILY = sorted(
     key
     for key in KAFKA_KEYS

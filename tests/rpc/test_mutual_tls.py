@@ -1,6 +1,8 @@
 """Nodes that show each other certificates, over real loopback sockets."""
 
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -218,3 +220,29 @@ def test_a_file_without_one_key_and_a_certificate_is_refused(
     one.own.write_text(edit(text))
     with pytest.raises(ConfigError, match=sentence):
         NodeCertificates(one.tls)
+
+
+async def test_a_brokers_tls_listener_is_said_to_be_no_controllers(node: MakeNode) -> None:
+    """It is trusted, and speaks TLS, but no HTTP/2 within."""
+    broker = node("b1")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(broker.own)
+
+    async def hang_up(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        with suppress(trio.BrokenResourceError):
+            await stream.receive_some()
+        await stream.aclose()
+
+    async with open_rpc_runtime(node("b2").tls) as runtime, trio.open_nursery() as nursery:
+        listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, hang_up, listeners)
+        port = listeners[0].transport_listener.socket.getsockname()[1]
+        channel = await runtime.channel(f"127.0.0.1:{port}")
+        with trio.fail_after(60), pytest.raises(RefusedError) as caught:
+            await channel.call(ECHO, StringValue(), deadline_ms=60_000)
+        nursery.cancel_scope.cancel()
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+    assert caught.value.message == (
+        "failed to connect: no gRPC is spoken there; what listens there is no controller "
+        "(is it a broker's address?)"
+    )

@@ -66,6 +66,7 @@ _WORDS = {
     "CERTIFICATE_VERIFY_FAILED": "failed to connect: the certificate of that side is not trusted",
     "Hostname Verification": "failed to connect: the certificate of that side is for other hosts",
     "WRONG_VERSION_NUMBER": "failed to connect: no TLS is spoken there",
+    "missing selected ALPN": "failed to connect: no gRPC is spoken there",
 }
 """Causes in gRPC's texts, which name addresses in its own notation."""
 
@@ -80,7 +81,7 @@ NEVER_CONNECTED = "failed to connect"
 NEVER_SENT = (NEVER_CONNECTED, "RST_STREAM with error code 7")
 """How it says that nobody has the request: HTTP/2's REFUSED_STREAM is a promise of that."""
 
-NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame")
+NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame", "missing selected ALPN")
 """How gRPC's library says that a connection was made and something else spoke on it."""
 
 

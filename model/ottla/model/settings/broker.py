@@ -506,7 +506,14 @@ def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:
     for name in ("listeners", "advertised_listeners"):
         if name in values:
             values[name] = with_protocols(texts, values[name])
+    names = [one.name for one in values.get("listeners", BrokerConfig().listeners)]
     for endpoint in values.get("advertised_listeners", ()):
+        if endpoint.name not in names:
+            raise ConfigError(
+                "advertised.listeners",
+                f"has {endpoint}, and listeners has no {endpoint.name}; name one of "
+                f"{', '.join(names)}, or add it there",
+            )
         if endpoint.host in EVERY_INTERFACE or not endpoint.host or endpoint.port == 0:
             raise ConfigError(
                 "advertised.listeners",
