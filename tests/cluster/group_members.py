@@ -17,6 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
+BEGUN = "signals are heard"
+"""What it says first: an earlier signal would end it."""
+
 POLL_S = 0.2
 BATCH_COUNT = 100
 LIFE_S_MIN = 1.0
@@ -381,6 +384,7 @@ class Household:
         signal.signal(signal.SIGUSR1, lambda *_: self._is_settled.set())
         signal.signal(signal.SIGUSR2, lambda *_: self._is_rolling.set())
         signal.signal(signal.SIGTERM, lambda *_: self._is_over.set())
+        print(BEGUN, flush=True)
         threads = [
             threading.Thread(target=self._come_and_go, args=(number,))
             for number in range(self._plan.count)

@@ -36,6 +36,7 @@ from ottla.node.secure_cluster_driver import ADMIN, open_secure_cluster
 IS_SECURE = os.environ.get("OTTLA_CLUSTERS") == "secure"
 
 OWN_SECURITY = "it sets up TLS, logins or ACLs itself"
+BENCH_IS_PLAIN = "what `ottla bench` measures of groups is over plain sockets"
 NOT_SECURED = {
     "test_acls": OWN_SECURITY,
     "test_acl_codes": OWN_SECURITY,
@@ -46,9 +47,13 @@ NOT_SECURED = {
     "test_security_matrix": OWN_SECURITY,
     "test_security_migration": OWN_SECURITY,
     "test_users": OWN_SECURITY,
-    "test_group_bench": "its measurements are of requests over plain sockets",
+    "test_group_bench": BENCH_IS_PLAIN,
+    "test_offsets_growth": BENCH_IS_PLAIN,
 }
 """Modules and tests that are skipped in this form, and why."""
+
+PROTOCOL = "SASL_SSL" if IS_SECURE else "PLAINTEXT"
+"""Of brokers' listeners, whose name it is, too."""
 
 DIRECTORY = "OTTLA_CLUSTERS_SECURITY"
 """Where a program that a test starts finds the session's authority and users."""

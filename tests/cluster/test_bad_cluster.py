@@ -12,6 +12,7 @@ import pytest
 from ottla.cli.cluster.cluster_file import properties_of
 from ottla.cli.main import run
 from ottla.node.local_nodes_driver import free_port
+from tests.cluster.secure_form import PROTOCOL
 
 pytestmark = pytest.mark.cluster
 
@@ -49,7 +50,7 @@ def start_in_vain(processes: Any, name: str, **settings: str) -> str:
 def elsewhere(tmp_path: Path) -> dict[str, str]:
     """Return what makes a copy of a broker's file another broker, but for what a test changes."""
     return {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "listeners": f"{PROTOCOL}://127.0.0.1:0",
         "log_dirs": str(tmp_path / "elsewhere"),
         "initial_broker_registration_timeout_ms": PATIENCE_MS,
     }
@@ -159,7 +160,7 @@ def test_an_advertised_address_that_nobody_reaches_is_named_with_its_setting(
     processes = plan_cluster(controllers=1, brokers=2)
     processes.start("controller", "broker 1")
     nobody = f"127.0.0.1:{free_port()}"
-    processes.start("broker 2", advertised_listeners=f"PLAINTEXT://{nobody}")
+    processes.start("broker 2", advertised_listeners=f"{PROTOCOL}://{nobody}")
 
     (reason,) = processes.status()["reasons"]
 

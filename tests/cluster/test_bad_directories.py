@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.cli.cluster.cluster_file import properties_of
+from tests.cluster.secure_form import PROTOCOL
 
 pytestmark = pytest.mark.cluster
 
@@ -73,7 +74,7 @@ def test_a_directory_of_another_node_is_refused(fresh: Any) -> None:
 
 def test_a_directory_in_use_by_another_process_is_refused(fresh: Any) -> None:
     fresh.start("controller", "broker")
-    said = start_in_vain(fresh, "broker", listeners="PLAINTEXT://127.0.0.1:0")
+    said = start_in_vain(fresh, "broker", listeners=f"{PROTOCOL}://127.0.0.1:0")
     assert fresh.node("broker").dir in said
     assert "in use" in said
 

@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.cluster.group_members import BEGUN
 from tests.cluster.secure_form import command_of
 
 pytestmark = pytest.mark.cluster
@@ -117,6 +118,11 @@ class Crowd:
         victim.kill()
         victim.wait()
         self.start(place)
+
+    def has_begun(self) -> bool:
+        """Say that all processes hear signals."""
+        logs = self._directory.glob("members-*.log")
+        return sum(BEGUN in log.read_text() for log in logs) == self._started
 
     def settle(self) -> None:
         """Let everybody stay who is there."""
@@ -359,6 +365,7 @@ def test_members_of_all_clients_come_and_go_and_nothing_is_owned_twice(
                 time.sleep(CHURN_S / (CRASH_COUNT + 1))
                 crowd.crash_one(rng)
             time.sleep(CHURN_S / (CRASH_COUNT + 1))
+            fresh.wait_for(crowd.has_begun, "start of all members", SETTLE_S)
             crowd.settle()
             settling = time.monotonic()
             fresh.wait_for(

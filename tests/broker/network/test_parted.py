@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from ottla.bench.requests import exchanged, small_request
 from ottla.bench.security_servers import HOST, make_certificate
@@ -66,7 +67,7 @@ async def test_a_connection_that_has_closed_leaves_nothing_to_a_collection(
             await trio.to_thread.run_sync(call, broker.addresses[listener], ca)
             with trio.fail_after(60):
                 while (left := counts() - before) and sum(left.values()) > 0:
-                    await trio.sleep(0.05)
+                    await wait_all_tasks_blocked()
         except trio.TooSlowError:
             pytest.fail(f"left to a collection: {left}")
         finally:
@@ -83,7 +84,7 @@ async def test_open_connections_count_among_what_stays() -> None:
                 held.append(socket.create_connection(broker.addresses["PLAINTEXT"]))
             with trio.fail_after(60):
                 while _long_lived_count(broker) < before + 10:
-                    await trio.sleep(0.01)
+                    await wait_all_tasks_blocked()
         finally:
             for one in held:
                 one.close()
