@@ -234,9 +234,10 @@ async def test_a_brokers_tls_listener_is_said_to_be_no_controllers(node: MakeNod
         await stream.aclose()
 
     async with open_rpc_runtime(node("b2").tls) as runtime, trio.open_nursery() as nursery:
-        listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, hang_up, listeners)
-        port = listeners[0].transport_listener.socket.getsockname()[1]
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        encrypting = [trio.SSLListener(listener, context)]
+        nursery.start_soon(trio.serve_listeners, hang_up, encrypting)
+        port = listener.socket.getsockname()[1]
         channel = await runtime.channel(f"127.0.0.1:{port}")
         with trio.fail_after(60), pytest.raises(RefusedError) as caught:
             await channel.call(ECHO, StringValue(), deadline_ms=60_000)
