@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS
+from ottla.model.compiled import installed_form
 
 COMPUTING = ("pipeline", "jepsen")
 """Folders of tests that run behind all others (`.ci/run`), on cores that are busy elsewhere."""
@@ -29,9 +30,17 @@ settings.load_profile("unhurried")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that only compute more time than the default, unless they have their own."""
+    """Give tests that only compute more time than the default, unless they have their own.
+
+    Skip those that replace parts of compiled modules: compiled code calls the parts directly.
+    """
     here = Path(__file__).parent
+    is_compiled = installed_form() == "compiled"
     for item in items:
+        replacing = item.get_closest_marker("interpreted_only")
+        if replacing is not None and is_compiled:
+            reason = f"not on the compiled form: {replacing.args[0]}"
+            item.add_marker(pytest.mark.skip(reason=reason))
         folder = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
         if folder in COMPUTING and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(COMPUTING_TIMEOUT_S))

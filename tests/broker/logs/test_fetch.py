@@ -755,6 +755,7 @@ async def test_the_count_of_partitions_follows_the_sessions(world: World) -> Non
     assert world.sessions.partition_count == 0
 
 
+@pytest.mark.interpreted_only("counts the reads of fetch by replacing them")
 async def test_an_append_looks_at_one_partition_of_each_long_poll(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """Costly answers in steps: bounded steps, in turn, apart from the loop where possible."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Coroutine, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,8 @@ from ottla.broker.network.steps import (
     StepPace,
     Steps,
     begun,
+    finished,
+    is_steps,
     run_through,
     used_up,
 )
@@ -203,3 +205,42 @@ def test_the_memory_of_a_requests_elements_is_bounded_at_all() -> None:
     assert isinstance(pending, Apart)
     with pytest.raises(MalformedRequestError):
         pending.work()
+
+
+class CompiledCoroutine:
+    """A coroutine as mypyc makes it: it has what a generator has, too."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self._inner = inner
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+    def __iter__(self) -> "CompiledCoroutine":
+        return self
+
+    def __next__(self) -> Any:
+        raise AssertionError("a coroutine was taken for steps")
+
+    def send(self, value: Any) -> Any:
+        return self._inner.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._inner.throw(*error)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+async def test_a_compiled_coroutine_is_awaited_and_not_taken_for_steps() -> None:
+    async def answer() -> MetadataResponse:
+        await trio.lowlevel.checkpoint()
+        return MetadataResponse(cluster_id="waited for")
+
+    waiting = CompiledCoroutine(answer())
+    assert isinstance(waiting, Generator)
+    assert isinstance(waiting, Coroutine)
+    assert not is_steps(waiting)
+    answered = await PacedWork().result_of(slot_of(Owner()), waiting)
+    assert answered == MetadataResponse(cluster_id="waited for")
+    assert await finished(CompiledCoroutine(answer())) == answered

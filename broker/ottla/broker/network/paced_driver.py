@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Apart
+from ottla.broker.network.steps import Apart, is_steps
 from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
 from ottla.wire.codec import encode_large
 from ottla.wire.codec_types import Message
@@ -44,7 +44,7 @@ class PacedWork:
         """
         is_costly = False
         while pending is not None and (is_costly or not isinstance(pending, Message)):
-            if isinstance(pending, Apart | Generator | Message):
+            if isinstance(pending, Apart | Message) or is_steps(pending):
                 is_costly = True
                 with COLLECTOR_PAUSE.paused():
                     pending = await self._costly_result_of(slot, pending)
@@ -55,7 +55,7 @@ class PacedWork:
 
     async def _costly_result_of(self, slot: ResponseSlot, pending: Any) -> Any:
         """Do costly work and answer; return None, or a coroutine that waits for something."""
-        while isinstance(pending, Apart | Generator):
+        while isinstance(pending, Apart) or is_steps(pending):
             if isinstance(pending, Apart):
                 # One at a time: what they come to takes memory.
                 async with self._apart:

@@ -8,7 +8,7 @@ changed: whoever yields looks again at what it holds.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterator, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -71,6 +71,11 @@ def used_up(values: list[T]) -> Iterator[T]:
         yield values.pop()
 
 
+def is_steps(pending: object) -> TypeGuard[Steps[Any]]:
+    """Return whether a handler left steps: a compiled coroutine has all that a generator has."""
+    return isinstance(pending, Generator) and not isinstance(pending, Coroutine)
+
+
 def begun(steps: Steps[T]) -> T | Steps[T]:
     """Do the first step; return the result if that was all, else what is left."""
     try:
@@ -96,7 +101,7 @@ async def finished(result: Any) -> Any:
     while True:
         if isinstance(result, Apart):
             result = result.then(result.work())
-        elif isinstance(result, Generator):
+        elif is_steps(result):
             result = run_through(result)
         elif isinstance(result, Coroutine):
             result = await result

@@ -4,7 +4,7 @@ Its logs lie on the world's disk, its controller decides at once, its clock stan
 every input, so that an input means the same whenever it is read.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -26,7 +26,7 @@ from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Apart, run_through
+from ottla.broker.network.steps import Apart, is_steps, run_through
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.transactions.transaction_driver import TRANSACTIONAL_ID_CHARS_MAX
 from ottla.broker.transactions.transaction_shard import TransactionShard
@@ -451,7 +451,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         while not (pending is None or isinstance(pending, Message)):
             if isinstance(pending, Apart):
                 pending = pending.then(pending.work())
-            elif isinstance(pending, Generator):
+            elif is_steps(pending):
                 pending = run_through(pending)
             else:
                 pending = await pending
