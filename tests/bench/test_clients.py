@@ -23,7 +23,9 @@ def test_medians_are_told_of_each_runs_own_rate() -> None:
 
 
 def test_there_is_work_for_each_client_and_kind() -> None:
-    assert set(WORKS) == {(client, kind) for client in CLIENTS for kind in KINDS}
+    assert {client for client, _ in WORKS} == set(CLIENTS)
+    for client in ("ottla", "confluent-kafka"):
+        assert {kind for one, kind in WORKS if one == client} == set(KINDS)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -31,7 +33,7 @@ async def test_a_client_does_its_work_and_says_what_it_took(client: str) -> None
     async with open_test_cluster() as cluster:
         async with open_producer(cluster.bootstrap) as producer:
             await producer.send("t", b"the topic is there")
-        for kind in KINDS:
+        for kind in [kind for kind in KINDS if (client, kind) in WORKS]:
             command = [
                 *(sys.executable, "-m", "ottla.bench.client_work"),
                 *(client, kind, cluster.bootstrap, "t", "500", "100"),

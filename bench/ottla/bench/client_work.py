@@ -3,7 +3,8 @@
 Run as a process of its own (`python -m ottla.bench.client_work CLIENT WORK BOOTSTRAP TOPIC COUNT
 RECORD_BYTES`), so that what is counted is one client's; it prints seconds and CPU seconds as JSON.
 All clients have the same settings: acks=all, idempotent, batches of 128 KiB, 5 ms of linger, no
-compression, checksums compared; reading is by assignment, from the first offset.
+compression, checksums compared; reading is by assignment, from the first offset, and every value
+is asked for.  What a client imports is imported before, numpy by ours too.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ import trio
 
 from ottla.bench.load import library
 from ottla.client import (
+    Consumer,
     ConsumerConfig,
     ProducerConfig,
     TopicPartition,
@@ -95,19 +97,58 @@ def ottla_produce_many(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_consume(work: ClientWork) -> dict[str, float]:
-    """Read with our own client."""
+    """Read with our own client, lists of records."""
 
-    async def read() -> dict[str, float]:
+    async def read(consumer: Consumer) -> None:
+        count = 0
+        while count < work.count:
+            for record in await consumer.poll(record_count_max=CONSUME_AT_ONCE):
+                assert record.value is not None
+                count += 1
+
+    return _ottla_read(work, read)
+
+
+def ottla_consume_batches(work: ClientWork) -> dict[str, float]:
+    """Read with our own client, batches of which values alone are asked for."""
+
+    async def read(consumer: Consumer) -> None:
+        count = 0
+        while count < work.count:
+            for batch in await consumer.poll_batches(record_count_max=CONSUME_AT_ONCE):
+                for value in batch.values:
+                    assert value is not None
+                    count += 1
+
+    return _ottla_read(work, read)
+
+
+def ottla_consume_singly(work: ClientWork) -> dict[str, float]:
+    """Read with our own client, record by record."""
+
+    async def read(consumer: Consumer) -> None:
+        count = 0
+        async for record in consumer:
+            assert record.value is not None
+            count += 1
+            if count >= work.count:
+                return
+
+    return _ottla_read(work, read)
+
+
+def _ottla_read(work: ClientWork, read: Callable[[Consumer], Awaitable[None]]) -> dict[str, float]:
+    library("numpy")
+
+    async def main() -> dict[str, float]:
         config = ConsumerConfig(auto_offset_reset="earliest")
         async with open_consumer(work.bootstrap, config) as consumer:
             watch = Stopwatch()
             consumer.assign([TopicPartition(work.topic, PARTITION)])
-            count = 0
-            while count < work.count:
-                count += len(await consumer.poll(record_count_max=CONSUME_AT_ONCE))
+            await read(consumer)
             return watch.figures()
 
-    return trio.run(read)
+    return trio.run(main)
 
 
 def confluent_produce(work: ClientWork) -> dict[str, float]:
@@ -140,7 +181,33 @@ def confluent_produce(work: ClientWork) -> dict[str, float]:
 
 
 def confluent_consume(work: ClientWork) -> dict[str, float]:
-    """Read with librdkafka's client."""
+    """Read with librdkafka's client, lists of records."""
+
+    def read(consumer: Any) -> None:
+        count = 0
+        while count < work.count:
+            for message in consumer.consume(CONSUME_AT_ONCE, timeout=TIMEOUT_MS / 1_000):
+                assert message.value() is not None
+                count += 1
+
+    return _confluent_read(work, read)
+
+
+def confluent_consume_singly(work: ClientWork) -> dict[str, float]:
+    """Read with librdkafka's client, record by record."""
+
+    def read(consumer: Any) -> None:
+        count = 0
+        while count < work.count:
+            message = consumer.poll(TIMEOUT_MS / 1_000)
+            if message is not None:
+                assert message.value() is not None
+                count += 1
+
+    return _confluent_read(work, read)
+
+
+def _confluent_read(work: ClientWork, read: Callable[[Any], None]) -> dict[str, float]:
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(
         {
@@ -152,11 +219,7 @@ def confluent_consume(work: ClientWork) -> dict[str, float]:
     )
     watch = Stopwatch()
     consumer.assign([confluent.TopicPartition(work.topic, PARTITION, 0)])
-    count = 0
-    while count < work.count:
-        for message in consumer.consume(CONSUME_AT_ONCE, timeout=TIMEOUT_MS / 1_000):
-            message.value()
-            count += 1
+    read(consumer)
     figures = watch.figures()
     consumer.close()
     return figures
@@ -208,13 +271,18 @@ def aiokafka_consume(work: ClientWork) -> dict[str, float]:
     return asyncio.run(read())
 
 
+# A client that has one form for two kinds is measured by it in both.
 WORKS: dict[tuple[str, str], Callable[[ClientWork], dict[str, float]]] = {
     ("ottla", "produce"): ottla_produce,
+    ("ottla", "produce many"): ottla_produce_many,
     ("ottla", "consume"): ottla_consume,
-    ("ottla many", "produce"): ottla_produce_many,
-    ("ottla many", "consume"): ottla_consume,
+    ("ottla", "consume batches"): ottla_consume_batches,
+    ("ottla", "consume singly"): ottla_consume_singly,
     ("confluent-kafka", "produce"): confluent_produce,
+    ("confluent-kafka", "produce many"): confluent_produce,
     ("confluent-kafka", "consume"): confluent_consume,
+    ("confluent-kafka", "consume batches"): confluent_consume,
+    ("confluent-kafka", "consume singly"): confluent_consume_singly,
     ("aiokafka", "produce"): aiokafka_produce,
     ("aiokafka", "consume"): aiokafka_consume,
 }

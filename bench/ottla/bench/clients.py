@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection
 from statistics import median
 from typing import Any
 
+from ottla.bench.client_work import WORKS
 from ottla.bench.load import Load
 from ottla.bench.topics import RunTopics
 from ottla.client import ErrorCode, RefusedError
 
-CLIENTS = ("ottla", "ottla many", "confluent-kafka", "aiokafka")
-"""Who takes turns; "ottla many" is our client with `send_many`."""
-KINDS = ("produce", "consume")
+CLIENTS = ("ottla", "confluent-kafka", "aiokafka")
+"""Who takes turns."""
+KINDS = ("produce", "produce many", "consume", "consume batches", "consume singly")
+"""Record by record, by `send_many`; lists of records, columns of values, record by record."""
 RECORD_BYTES = (100, 1_000)
 RUN_TIMEOUT_S = 300
 MICROSECONDS = 1_000_000
@@ -43,6 +45,8 @@ def run_clients(
         for kind in KINDS:
             for _ in range(rounds):
                 for client in clients:
+                    if (client, kind) not in WORKS:
+                        continue
                     row = f"{kind} {record_bytes} B, {client}"
                     told = _run_one(client, kind, bootstrap, name, records, record_bytes)
                     told["count"] = records

@@ -16,7 +16,8 @@ from ottla.bench.arguments import declare_benches
 from ottla.bench.audit import audit, login_of, read_back
 from ottla.bench.authorizer import WAYS, run_decisions
 from ottla.bench.beside_kafka import BesideWork, rows_of, run_beside_kafka
-from ottla.bench.clients import CLIENTS, KINDS, RECORD_BYTES, run_clients
+from ottla.bench.client_work import WORKS
+from ottla.bench.clients import RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
 from ottla.bench.comparison import SERVERS, as_table
 from ottla.bench.groups import run_commits, run_rebalances
@@ -123,7 +124,7 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
 
 def _measure_clients(arguments: argparse.Namespace) -> int:
     """Let our client and others do the same work in turns."""
-    runs = arguments.rounds * len(CLIENTS) * len(KINDS) * len(RECORD_BYTES)
+    runs = arguments.rounds * len(WORKS) * len(RECORD_BYTES)
     with _topics(arguments) as topics, _progress(arguments.what, runs) as progress:
         figures = run_clients(
             arguments.bootstrap_server,

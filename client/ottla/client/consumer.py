@@ -304,6 +304,7 @@ class Consumer:
             raise ValueError(f"record_count_max is {count}; it must be at least 1")
         if bytes_max is not None and bytes_max < 1:
             raise ValueError(f"bytes_max is {bytes_max}; it must be at least 1")
+        self.positions.decoder.expect_many()
         await trio.lowlevel.checkpoint()
         with trio.CancelScope() as scope:
             if timeout_s is not None:

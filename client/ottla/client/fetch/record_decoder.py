@@ -4,6 +4,7 @@ Pure.  Arrays cost a tenth for each record, but numpy must be installed, its imp
 many thousand records, and each use as long as some dozens.
 """
 
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -24,10 +25,16 @@ class RecordDecoder:
 
     __slots__ = ("_has_numpy", "_rows_before_import")
 
-    def __init__(self, rows_before_import: int = ROWS_BEFORE_IMPORT) -> None:
+    def __init__(self, rows_before_import: int | None = None) -> None:
+        if rows_before_import is None:
+            rows_before_import = 0 if "numpy" in sys.modules else ROWS_BEFORE_IMPORT
         self._rows_before_import = rows_before_import
         self._has_numpy: bool | None = None
         """None until it is looked for."""
+
+    def expect_many(self) -> None:
+        """Import numpy with the first records that are worth it: the application asks for many."""
+        self._rows_before_import = 0
 
     def read(
         self, origin: RecordOrigin, bodies: Sequence[Body], first_offset: int
