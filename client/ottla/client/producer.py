@@ -20,7 +20,12 @@ from ottla.client.network.background import Bell, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
-from ottla.client.produce.accumulator import Accumulator, ProducerIdentity, record_bytes
+from ottla.client.produce.accumulator import (
+    RECORD_OVERHEAD_BYTES,
+    Accumulator,
+    ProducerIdentity,
+    record_bytes,
+)
 from ottla.client.produce.delivery import Delivery, settle_all
 from ottla.client.produce.many_records import (
     Chunk,
@@ -81,6 +86,8 @@ class Producer:
         self._identities = identities or ProducerIdentities()
         self._transactions = transactions
         self._config = config
+        self._record_bytes_max = config.request_bytes_max
+        self._buffer_bytes_max = config.buffer_bytes_max
         self._nursery = nursery
         self._gathered = gathered or Accumulator(config)
         self._partitioner = Partitioner(config.partitioner)
@@ -132,14 +139,7 @@ class Producer:
             await trio.lowlevel.checkpoint()
         while True:
             try:
-                return self.send_nowait(
-                    topic,
-                    value,
-                    key=key,
-                    partition=partition,
-                    headers=headers,
-                    timestamp_ms=timestamp_ms,
-                )
+                return self._accept(topic, value, key, partition, headers, timestamp_ms)
             except trio.WouldBlock:
                 await self._wait_to_send(topic, record_bytes(key, value, headers))
 
@@ -154,16 +154,35 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Take one record at once, or raise trio.WouldBlock where `send` would wait."""
-        if self._gathered.refusal is not None:
-            raise self._gathered.refusal
-        if type(value) is not bytes or (key is not None and type(key) is not bytes) or headers:
+        return self._accept(topic, value, key, partition, headers, timestamp_ms)
+
+    def _accept(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Headers | EncodedHeaders,
+        timestamp_ms: int | None,
+    ) -> Delivery:
+        gathered = self._gathered
+        if gathered.refusal is not None:
+            raise gathered.refusal
+        if type(value) is bytes and not headers and (key is None or type(key) is bytes):
+            size_bytes = RECORD_OVERHEAD_BYTES + len(value)
+            if key is not None:
+                size_bytes += len(key)
+        else:
             value, key = bytes_or_none("value", value), bytes_or_none("key", key)
             headers = checked_headers(headers)
-        size_bytes = record_bytes(key, value, headers)
-        if size_bytes > self._config.request_bytes_max:
+            size_bytes = record_bytes(key, value, headers)
+        if size_bytes > self._record_bytes_max:
             raise self._too_large(size_bytes)
         known = self._cluster.topics.get(topic)
-        if known is None or not self._gathered.has_room(size_bytes):
+        if known is None or (
+            gathered.buffered_bytes + size_bytes > self._buffer_bytes_max
+            and not gathered.has_room(size_bytes)
+        ):
             check_place(topic, partition, timestamp_ms)
             raise trio.WouldBlock
         if partition is None:
@@ -180,9 +199,9 @@ class Producer:
         elif type(timestamp_ms) is not int or timestamp_ms < 0:
             check_place(topic, partition, timestamp_ms)
         at = known.at[partition]
-        batch = self._gathered.join(at, timestamp_ms, key, value, headers, size_bytes)
+        batch = gathered.join(at, timestamp_ms, key, value, headers, size_bytes)
         if batch is None:
-            batch, _ = self._gathered.append(at, timestamp_ms, key, value, headers, now_ms())
+            batch, _ = gathered.append(at, timestamp_ms, key, value, headers, now_ms())
             self._ring(at)
         return Delivery(batch, batch.record_count - 1, timestamp_ms)
 

@@ -16,10 +16,6 @@ from ottla.model.errors import RefusedError
 from ottla.wire.batch_builder import EncodedHeaders, Headers, encode_headers
 
 
-class TracedHeaders(bytes):
-    """Encoded headers of a record whose span has begun."""
-
-
 class RecordSpan:
     """The span of one record: from `send` until it is known what became of the record."""
 
@@ -32,7 +28,7 @@ class RecordSpan:
         if value is None:
             self._span.set_attribute("messaging.kafka.message.tombstone", True)
 
-    def headers(self, headers: Headers | EncodedHeaders) -> TracedHeaders:
+    def headers(self, headers: Headers | EncodedHeaders) -> EncodedHeaders:
         """Return the record's headers with this span's context.
 
         It replaces the context of a record that is passed on.  Headers that were encoded before
@@ -40,12 +36,12 @@ class RecordSpan:
         """
         headers = checked_headers(headers)
         if isinstance(headers, bytes):
-            return TracedHeaders(headers)
+            return headers
         carrier: dict[str, str] = {}
         propagate.inject(carrier, context=trace.set_span_in_context(self._span))
         kept = [(name, value) for name, value in headers if name not in carrier]
         added = [(name, text.encode()) for name, text in carrier.items()]
-        return TracedHeaders(encode_headers([*kept, *added]))
+        return encode_headers([*kept, *added])
 
     def follow(self, delivery: Delivery) -> None:
         """End with the record's delivery report; the request that brings it learns this span."""
@@ -94,7 +90,8 @@ class TracedProducer(Producer):
         """Take one record, as `Producer.send` does."""
         span = RecordSpan(topic, value, self._config.client_id)
         try:
-            delivery = await super().send(topic, value, headers=span.headers(headers), **others)
+            encoded = span.headers(headers)
+            delivery = await super().send(topic, value, headers=encoded, **others)
         except BaseException as error:
             span.fail(error)
             raise
@@ -110,11 +107,9 @@ class TracedProducer(Producer):
         **others: Any,
     ) -> Delivery:
         """Take one record at once, as `Producer.send_nowait` does."""
-        if isinstance(headers, TracedHeaders):
-            return super().send_nowait(topic, value, headers=bytes(headers), **others)
         span = RecordSpan(topic, value, self._config.client_id)
         try:
-            encoded = bytes(span.headers(headers))
+            encoded = span.headers(headers)
             delivery = super().send_nowait(topic, value, headers=encoded, **others)
         except trio.WouldBlock:
             # Nothing was taken: a span that never ends is never exported.

@@ -20,7 +20,7 @@ from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 from ottla.model.limits import INT16_MAX
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch import NO_PRODUCER_EPOCH
-from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers
+from ottla.wire.batch_builder import EncodedHeaders, Headers
 from ottla.wire.compression import Codec
 from ottla.wire.records import Record
 
@@ -32,9 +32,6 @@ FAILED_BATCH_COUNT_MAX = 1_000
 """Failures remembered until somebody asks; the oldest go first."""
 
 NO_RECORD_ERRORS: Mapping[int, str | None] = MappingProxyType({})
-
-NO_RECORDS = BatchBuilder()
-"""Stands in a settled batch: a Delivery that is kept shall not keep the bytes."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -62,6 +59,7 @@ class Accumulator:
         self.buffered_bytes = 0
         self._failed: deque[ProducerBatch] = deque(maxlen=FAILED_BATCH_COUNT_MAX)
         self._config = config
+        self._batch_bytes = config.batch_bytes
         self._codec = Codec[config.compression_type.upper()]
         self._lanes: dict[TopicPartition, Lane] = {}
         self._busy: dict[TopicPartition, Lane] = {}
@@ -96,8 +94,12 @@ class Accumulator:
         lane = self._lanes.get(partition)
         if lane is None or (batch := lane.newest) is None or not batch.is_open:
             return None
-        if batch.builder.size_bytes + charge_bytes > self._config.batch_bytes:
-            return None
+        size_bytes = batch.size_bytes + charge_bytes
+        if size_bytes > self._batch_bytes or size_bytes > batch.gathers_to_bytes:
+            # What is gathered may take less than it is charged.
+            batch.encode_gathered()
+            if batch.size_bytes + charge_bytes > self._batch_bytes:
+                return None
         batch.append(timestamp_ms, key, value, headers, charge_bytes)
         self.buffered_bytes += charge_bytes
         return batch
@@ -129,19 +131,19 @@ class Accumulator:
     ) -> bool:
         """Take what one batch takes of a run; return whether to look again."""
         assert self.ended_by is None
-        batch_bytes = self._config.batch_bytes
+        batch_bytes = self._batch_bytes
         lane = self._lane(partition)
         batch = lane.newest
+        if batch is not None and batch.is_open:
+            batch.encode_gathered()
         is_new = (
-            batch is None
-            or not batch.is_open
-            or batch.builder.size_bytes + run.next_bytes > batch_bytes
+            batch is None or not batch.is_open or batch.size_bytes + run.next_bytes > batch_bytes
         )
         if batch is None or is_new:
             self._busy.setdefault(partition, lane)
             batch = lane.open_batch(now_ms)
         room_bytes = min(
-            batch_bytes - batch.builder.size_bytes,
+            batch_bytes - batch.size_bytes,
             self._config.buffer_bytes_max - self.buffered_bytes,
         )
         self.buffered_bytes += batch.extend(timestamp_ms, run, room_bytes)
@@ -214,7 +216,8 @@ class Accumulator:
             lane = self._busy.get(partition)
             if lane is None or not self._is_ready(lane, now_ms):
                 continue
-            size_bytes = lane.waiting[0].builder.size_bytes
+            lane.waiting[0].encode_gathered()
+            size_bytes = lane.waiting[0].size_bytes
             if taken and size_bytes > room_bytes:
                 break
             room_bytes -= size_bytes
@@ -338,7 +341,7 @@ class Accumulator:
             len(lane.waiting) > 1
             or first.attempt_count > 0
             or first.is_part
-            or first.builder.size_bytes >= config.batch_bytes
+            or first.size_bytes >= config.batch_bytes
             or now_ms >= first.created_ms + config.linger_ms
             or self._is_flushing > 0
             or self._is_short_of_memory
@@ -395,7 +398,7 @@ class Accumulator:
 
     def _tell(self, batch: ProducerBatch) -> None:
         """Wake who waits for a batch; its bytes are of no use any more."""
-        batch.builder, batch.encoded = NO_RECORDS, None
+        batch.forget_records()
         for callback in batch.on_settled:
             callback()
         batch.on_settled.clear()

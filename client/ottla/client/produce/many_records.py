@@ -14,25 +14,17 @@ import trio
 from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.producer_lane import NotDeliveredError, ProducerBatch
 from ottla.client.produce.record_arguments import bytes_or_none
+from ottla.client.produce.record_encoding import encode_each, encode_plain
 from ottla.client.produce.record_run import TakenRecords
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
-from ottla.wire.batch_builder import (
-    NO_ATTRIBUTES,
-    NO_HEADERS,
-    NULL,
-    VARINT_COUNT,
-    VARINTS,
-    varint,
-)
+from ottla.wire.batch_builder import varint
 
 CHUNK_COUNT_MAX = 1_024
 """Records that are checked and given partitions at a time, before others get their turn."""
 
 KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 ManyRecords: TypeAlias = Iterable[bytes | KeyAndValue | None]
-WIDTH_BOUNDS = (64, 8_192, 1 << 20, 1 << 27, 1 << 34)
-"""Offset deltas below these take 1, 2, 3, 4, 5 bytes."""
 
 
 class Chunk(NamedTuple):
@@ -141,78 +133,12 @@ class ManyRecordsRun:
         ends = accumulate(self._sizes[first + at] + over for at in range(left))
         count = max(1, bisect_right(list(ends), room_bytes))
         self.taken_count += count
+        keys, values = self._keys, self._values[first : first + count]
         if self._is_plain:
-            return TakenRecords(self._join(first, count, first_delta, stamp), count)
-        return TakenRecords(self._append(first, count, first_delta, stamp), count)
-
-    def _append(self, first: int, count: int, delta: int, stamp: bytes) -> bytes:
-        keys = self._keys or [None] * len(self._values)
-        found: list[bytes] = []
-        last = first + count
-        some = zip(keys[first:last], self._values[first:last], strict=True)
-        for delta_now, (key, value) in enumerate(some, delta):
-            record = b"".join(
-                (
-                    NO_ATTRIBUTES,
-                    stamp,
-                    varint(delta_now),
-                    NULL if key is None else varint(len(key)),
-                    key or b"",
-                    NULL if value is None else varint(len(value)),
-                    value or b"",
-                    NO_HEADERS,
-                )
-            )
-            found.append(varint(len(record)))
-            found.append(record)
-        return b"".join(found)
-
-    def _join(self, first: int, count: int, delta: int, stamp: bytes) -> bytes:
-        """Return records without keys or nulls."""
-        found: list[bytes] = []
-        end = first + count
-        for width, bound in enumerate(WIDTH_BOUNDS, 1):
-            some = min(end - first, bound - delta)
-            if some > 0:
-                frames, sizes = _Frames(stamp, width), self._sizes[first : first + some]
-                parts: list[bytes | None] = [NO_HEADERS] * (5 * some)
-                parts[0::5] = map(frames.__getitem__, sizes)
-                parts[1::5] = _deltas(delta, some)
-                parts[2::5] = map(frames.value_heads.__getitem__, sizes)
-                parts[3::5] = self._values[first : first + some]
-                found.append(b"".join(parts))  # type: ignore[arg-type]  # none is null here
-                first += some
-                delta += some
-        return b"".join(found)
-
-
-class _ValueHeads(dict[int, bytes]):
-    """What stands between a record's offset and its value, by the value's size."""
-
-    def __missing__(self, size: int) -> bytes:
-        found = self[size] = NULL + varint(size)
-        return found
-
-
-class _Frames(dict[int, bytes]):
-    """How a record begins, before its offset, by the size of its value."""
-
-    def __init__(self, stamp: bytes, delta_width: int) -> None:
-        super().__init__()
-        self.value_heads = _ValueHeads()
-        self._start = NO_ATTRIBUTES + stamp
-        self._other_bytes = len(self._start) + delta_width + len(NO_HEADERS)
-
-    def __missing__(self, size: int) -> bytes:
-        length = self._other_bytes + len(self.value_heads[size]) + size
-        found = self[size] = varint(length) + self._start
-        return found
-
-
-def _deltas(first: int, count: int) -> Sequence[bytes]:
-    if first + count <= VARINT_COUNT:
-        return VARINTS[first : first + count]
-    return [varint(delta) for delta in range(first, first + count)]
+            sizes = self._sizes[first : first + count]
+            return TakenRecords(encode_plain(values, sizes, first_delta, stamp), count)
+        some = [None] * count if keys is None else keys[first : first + count]
+        return TakenRecords(encode_each(some, values, first_delta, stamp), count)
 
 
 class BatchMetadata(NamedTuple):

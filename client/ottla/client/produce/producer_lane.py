@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any
 
+from ottla.client.produce.record_encoding import encode_each, encode_plain
 from ottla.client.produce.record_run import RecordRun
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import Offset, TopicPartition
+from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.wire.batch import NO_SEQUENCE, SEQUENCE_COUNT, parse_header
-from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers
+from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers, varint
 from ottla.wire.records import Record, scan
 
 NUMBERING_ERRORS = frozenset(
@@ -47,6 +49,13 @@ them: a leader that was deposed while the batch waited says it too."""
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """Nothing was written; in smaller batches the same records may do."""
+
+
+GATHERED_BYTES = 65_536
+"""Records of about this size are encoded together: more hold the loop longer."""
+
+NO_RECORDS = BatchBuilder()
+"""Stands in a settled batch."""
 
 
 class NotDeliveredError(RefusedError):
@@ -85,6 +94,9 @@ class ProducerBatch:
     """Records of one partition that travel together."""
 
     __slots__ = (
+        "_keys",
+        "_stamp_ms",
+        "_values",
         "attempt_count",
         "base_offset",
         "base_sequence",
@@ -93,6 +105,7 @@ class ProducerBatch:
         "created_ms",
         "encoded",
         "failure",
+        "gathers_to_bytes",
         "is_open",
         "is_part",
         "is_settled",
@@ -107,6 +120,7 @@ class ProducerBatch:
         "record_count",
         "record_failures",
         "senders",
+        "size_bytes",
     )
 
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
@@ -115,6 +129,16 @@ class ProducerBatch:
         """How many records the lane took before it: the order of its batches."""
         self.created_ms = created_ms
         self.builder = BatchBuilder()
+        self._values: list[bytes | None] = []
+        """Values that are not in the builder yet: many are encoded together, for much less each."""
+        self._keys: list[bytes | None] = []
+        """Their keys; empty where none has one."""
+        self._stamp_ms = 0
+        """Their timestamp."""
+        self.size_bytes = BATCH_HEADER_BYTES
+        """The most it takes uncompressed; what it takes once all is encoded."""
+        self.gathers_to_bytes = GATHERED_BYTES
+        """When it is this large, what it has gathered is encoded."""
         self.record_count = 0
         self.charged_bytes = 0
         """What it takes of `buffer.memory`."""
@@ -153,18 +177,64 @@ class ProducerBatch:
         charge_bytes: int,
     ) -> None:
         """Take one record."""
-        self.builder.append(timestamp_ms, key, value, headers)
+        if headers:
+            self.encode_gathered()
+            self.builder.append(timestamp_ms, key, value, headers)
+            self._note_size()
+        else:
+            values = self._values
+            if timestamp_ms != self._stamp_ms and values:
+                self.encode_gathered()
+                values = self._values
+            self._stamp_ms = timestamp_ms
+            if key is not None and not self._keys:
+                self._keys = [None] * len(values)
+            if key is not None or self._keys:
+                self._keys.append(key)
+            values.append(value)
+            self.size_bytes += charge_bytes
         self.record_count += 1
         self.charged_bytes += charge_bytes
 
     def extend(self, timestamp_ms: int, run: RecordRun, room_bytes: int) -> int:
         """Take as many records of a run as fit, at least one; return their charge."""
+        self.encode_gathered()
         delta = self.builder.timestamp_delta(timestamp_ms)
         taken = run.take(room_bytes, self.builder.next_delta, delta)
         self.builder.extend(timestamp_ms, taken.body, taken.record_count)
         self.record_count += taken.record_count
         self.charged_bytes += len(taken.body)
+        self._note_size()
         return len(taken.body)
+
+    def encode_gathered(self) -> None:
+        """Put into the builder what is not there yet."""
+        values, keys, stamp_ms = self._values, self._keys, self._stamp_ms
+        if not values:
+            return
+        builder = self.builder
+        if len(values) == 1:
+            builder.append(stamp_ms, keys[0] if keys else None, values[0])
+        else:
+            stamp = varint(builder.timestamp_delta(stamp_ms))
+            if keys or None in values:
+                keys = keys or [None] * len(values)
+                body = encode_each(keys, values, builder.next_delta, stamp)
+            else:
+                sizes = [len(value or b"") for value in values]
+                body = encode_plain(values, sizes, builder.next_delta, stamp)
+            builder.extend(stamp_ms, body, len(values))
+        self._values, self._keys = [], []
+        self._note_size()
+
+    def _note_size(self) -> None:
+        self.size_bytes = self.builder.size_bytes
+        self.gathers_to_bytes = self.size_bytes + GATHERED_BYTES
+
+    def forget_records(self) -> None:
+        """Let go of the bytes; a Delivery that is kept keeps the batch."""
+        self.builder, self.encoded = NO_RECORDS, None
+        self._values, self._keys = [], []
 
     def leaf_of(self, index: int) -> "tuple[ProducerBatch, int]":
         """Return the batch where one of its records is now, and the record's number in that."""
@@ -180,6 +250,7 @@ class ProducerBatch:
     def split(self, charge: Callable[[Record], int]) -> "tuple[ProducerBatch, ProducerBatch]":
         """Make two of it, each with about half of its bytes and its part of the sequences."""
         assert self.record_count > 1
+        self.encode_gathered()
         encoded = self.builder.build()
         records = list(scan(encoded, 0, parse_header(encoded)))
         first = ProducerBatch(self.partition, self.number, self.created_ms)

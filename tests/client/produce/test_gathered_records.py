@@ -1,0 +1,51 @@
+"""Records that a batch gathers and encodes together are as if each had been encoded at once."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.client.produce import producer_lane
+from ottla.client.produce.accumulator import record_bytes
+from ottla.client.produce.many_records import ManyRecordsRun
+from ottla.client.produce.producer_lane import ProducerBatch
+from ottla.model.ids import TopicPartition
+from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers, encode_headers
+
+AT = TopicPartition("t", 0)
+SMALL = st.one_of(st.none(), st.binary(max_size=80))
+HEADERS = st.sampled_from(((), [("a", b"1")], encode_headers([("ä", None)])))
+RECORDS = st.lists(st.tuples(st.integers(5, 7), SMALL, SMALL, HEADERS), min_size=1, max_size=90)
+
+
+@given(records=RECORDS, encoded_at=st.sets(st.integers(0, 90)), run_at=st.integers(-1, 90))
+def test_a_batch_is_what_its_records_make_one_by_one(
+    records: list[tuple[int, bytes | None, bytes | None, Headers | EncodedHeaders]],
+    encoded_at: set[int],
+    run_at: int,
+) -> None:
+    gathered, single = ProducerBatch(AT, 0, 0), BatchBuilder()
+    for number, (timestamp_ms, key, value, headers) in enumerate(records):
+        charge = record_bytes(key, value, headers)
+        gathered.append(timestamp_ms, key, value, headers, charge)
+        single.append(timestamp_ms, key, value, headers)
+        if number == run_at:
+            gathered.extend(9, ManyRecordsRun([key], [value]), 1_000)
+            single.append(9, key, value)
+        if number in encoded_at:
+            gathered.encode_gathered()
+            assert gathered.size_bytes == single.size_bytes
+        assert gathered.size_bytes >= single.size_bytes
+        assert gathered.record_count == single.record_count
+
+    gathered.encode_gathered()
+    assert gathered.size_bytes == single.size_bytes
+    assert gathered.builder.build() == single.build()
+
+
+def test_what_gathers_is_bounded_and_let_go() -> None:
+    batch = ProducerBatch(AT, 0, 0)
+    for _ in range(3):
+        batch.append(5, None, b"x", (), 27)
+    assert batch._values == [b"x"] * 3
+    batch.forget_records()
+    assert not batch._values
+    assert batch.builder is producer_lane.NO_RECORDS
