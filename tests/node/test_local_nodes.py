@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +23,11 @@ PATIENCE_S = 60.0
 SERVES = "import os, signal; os.write(int(os.environ['OTTLA_READY_FD']), b'+'); signal.pause()"
 IS_SILENT = "import signal; signal.pause()"
 IS_DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SERVES}"
+HEARS_OF_PARENT = (
+    "import os, signal; from ottla.node.process_driver import die_with_parent; "
+    f"signal.signal(signal.SIGRTMIN, lambda *_: os._exit(7)); die_with_parent(); {SERVES}"
+)
+"""Ends with 7 when it is told to; by SIGTERM, which comes first, when its parent is no more."""
 
 Start = Callable[[str, str], LocalNode]
 
@@ -83,6 +90,24 @@ def test_a_paused_node_ends_and_one_that_ignores_it_is_killed(start: Start) -> N
     end_nodes([paused.process, deaf.process], 1.0)
     assert paused.process.returncode == -signal.SIGTERM
     assert deaf.process.returncode == -signal.SIGKILL
+
+
+def test_a_node_outlives_the_thread_that_started_it(start: Start) -> None:
+    nodes: list[LocalNode] = []
+
+    def start_in_thread() -> None:
+        nodes.append(start("broker-1", HEARS_OF_PARENT))
+        wait_until_ready(nodes, PATIENCE_S)
+
+    thread = threading.Thread(target=start_in_thread)
+    thread.start()
+    of_kernel = Path(f"/proc/self/task/{thread.native_id}")
+    thread.join()
+    while of_kernel.exists():
+        time.sleep(0)
+    (node,) = nodes
+    node.send(signal.SIGRTMIN)
+    assert node.process.wait(PATIENCE_S) == 7
 
 
 def test_free_ports_are_all_different() -> None:

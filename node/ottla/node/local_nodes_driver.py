@@ -9,18 +9,24 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import IO
+from typing import IO, Any
 
 READY = b"+"
 """What a node writes to its pipe, once."""
 
 NODE_MODULE = "ottla.cli"
+
+_STARTER = ThreadPoolExecutor(1, "starts-nodes")
+"""Starts nodes for threads that may end earlier, as a pool's idle ones do: the kernel ends a node
+with the thread that forked it."""
 
 
 class NotReadyError(Exception):
@@ -79,8 +85,7 @@ def start_node(
     """
     reader, writer = os.pipe()
     try:
-        # From the caller's own thread: the kernel ends a node with the thread that forked it.
-        process = subprocess.Popen(
+        process = _started(
             [*prefix, sys.executable, "-m", module, role, str(properties), *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -100,6 +105,13 @@ def start_node(
     finally:
         os.close(writer)
     return LocalNode(role, properties, process, reader)
+
+
+def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process from a thread that lives as long as this process does."""
+    if threading.current_thread() is threading.main_thread():
+        return subprocess.Popen(command, **options)
+    return _STARTER.submit(lambda: subprocess.Popen(command, **options)).result()
 
 
 def wait_until_ready(nodes: Iterable[LocalNode], timeout_s: float) -> None:
