@@ -11,6 +11,8 @@ import atexit
 import json
 import os
 import shutil
+import socket
+import ssl
 import sys
 import tempfile
 import threading
@@ -25,13 +27,16 @@ import confluent_kafka
 import confluent_kafka.admin
 import kafka
 import pytest
+import trio
 from aiokafka.helpers import create_ssl_context
 
-from ottla.client.network.login import LOGIN
+from ottla.client.network.login import LOGIN, log_in
 from ottla.client.network.tls import TLS, TlsDialer
 from ottla.model.settings.client_security import access_of
 from ottla.node.certificate_authority_driver import CA_FILE
 from ottla.node.secure_cluster_driver import ADMIN, open_secure_cluster
+from ottla.wire.codec import decode, encode
+from ottla.wire.headers import decode_response_header, encode_request_header
 
 IS_SECURE = os.environ.get("OTTLA_CLUSTERS") == "secure"
 
@@ -57,6 +62,8 @@ PROTOCOL = "SASL_SSL" if IS_SECURE else "PLAINTEXT"
 
 DIRECTORY = "OTTLA_CLUSTERS_SECURITY"
 """Where a program that a test starts finds the session's authority and users."""
+AUTHENTICATE_VERSION = 2
+SOCKET_TIMEOUT_S = 60
 RUNS_LOGGED_IN = Path(__file__).with_name("logged_in.py")
 
 
@@ -182,6 +189,30 @@ def command_of(path: Path) -> list[str]:
 def java_login() -> list[str]:
     """Return the option that has a program of Java log in, where clusters ask for it."""
     return [] if SHARED is None else [f"-Dlogin={SHARED.java_settings}"]
+
+
+def open_socket(address: tuple[str, int]) -> socket.socket:
+    """Connect; in this form, over TLS and logged in, for requests that are written by hand."""
+    plain = socket.create_connection(address, timeout=SOCKET_TIMEOUT_S)
+    if SHARED is None:
+        return plain
+    context = ssl.create_default_context(cafile=SHARED.client["ssl.ca.location"])
+    encrypted = context.wrap_socket(plain, server_hostname=address[0])
+    login = access_of(SHARED.client).login
+    assert login is not None
+
+    async def ask(message: Any, response: type[Any], version: int | None) -> Any:
+        version = AUTHENTICATE_VERSION if version is None else version
+        request = encode_request_header(message.API_KEY, version, 0, "by-hand")
+        request += encode(message, version)
+        encrypted.sendall(len(request).to_bytes(4, "big") + request)
+        with encrypted.makefile("rb") as stream:
+            answer = memoryview(stream.read(int.from_bytes(stream.read(4), "big")))
+        _, body_at = decode_response_header(message.API_KEY, version, answer)
+        return decode(response, version, answer[body_at:])
+
+    trio.run(log_in, login, ask, f"{address[0]}:{address[1]}")
+    return encrypted
 
 
 def skip_what_cannot_apply(items: list[pytest.Item]) -> None:

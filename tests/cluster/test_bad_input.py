@@ -1,7 +1,8 @@
-"""What strangers send: refused with Kafka's code or a closed connection; the broker lives on."""
+"""What strangers or users send: refused by Kafka's code or a closed connection; brokers live on."""
 
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from ottla.wire.messages.produce_request import (
     TopicProduceData,
 )
 from ottla.wire.messages.produce_response import ProduceResponse
+from tests.cluster.secure_form import open_socket
 
 pytestmark = pytest.mark.cluster
 
@@ -86,8 +88,8 @@ CLOSING = {
 
 @pytest.mark.parametrize("case", CLOSING)
 def test_what_is_not_the_protocol_ends_its_connection_alone(cluster: Any, case: str) -> None:
-    with socket.create_connection(address_of(cluster), timeout=60) as neighbour:
-        with socket.create_connection(address_of(cluster), timeout=60) as stranger:
+    with open_socket(address_of(cluster)) as neighbour:
+        with open_socket(address_of(cluster)) as stranger:
             stranger.sendall(CLOSING[case])
             assert closed(stranger)
         neighbour.sendall(frame(18, 0, b""))
@@ -97,12 +99,12 @@ def test_what_is_not_the_protocol_ends_its_connection_alone(cluster: Any, case: 
 def closed(client: socket.socket) -> bool:
     try:
         return client.recv(4096) == b""
-    except ConnectionResetError:
+    except (ConnectionResetError, ssl.SSLError):
         return True
 
 
 def test_apiversions_too_high_is_answered_in_version_0_with_code_35(cluster: Any) -> None:
-    with socket.create_connection(address_of(cluster), timeout=60) as client:
+    with open_socket(address_of(cluster)) as client:
         client.sendall(frame(18, 99, b""))
         answer = client.recv(4096)
     correlation_id, code = struct.unpack_from(">ih", answer, 4)
@@ -110,7 +112,7 @@ def test_apiversions_too_high_is_answered_in_version_0_with_code_35(cluster: Any
 
 
 def exchange(cluster: Any, api_key: int, version: int, body: bytes) -> memoryview:
-    with socket.create_connection(address_of(cluster), timeout=60) as client:
+    with open_socket(address_of(cluster)) as client:
         client.sendall(frame(api_key, version, body))
         stream = client.makefile("rb")
         answer = memoryview(stream.read(int.from_bytes(stream.read(4), "big")))
@@ -205,7 +207,7 @@ def test_two_thousand_bad_connections_leave_nothing_behind(cluster: Any) -> None
 
     def storm(count: int) -> None:
         for index in range(count):
-            with socket.create_connection(address_of(cluster), timeout=60) as client:
+            with open_socket(address_of(cluster)) as client:
                 client.sendall(cases[index % len(cases)])
                 assert closed(client)
 

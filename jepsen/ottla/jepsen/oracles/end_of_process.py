@@ -30,11 +30,14 @@ from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.groups.coordinator import open_coordinator
 from ottla.client.network.cluster import open_cluster
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_connection
+from ottla.client.network.tls import TLS
+from ottla.client.network.transport import TcpStream
 from ottla.jepsen.oracles.hostile_frames import Frame, FrameMaker, Manner
 from ottla.jepsen.oracles.kafka_values import ClusterNames, ExistingTopic
 from ottla.jepsen.processes.cluster_view import NoAnswerError, ask_quorum
 from ottla.model.errors import OttlaError, ProtocolError
 from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.seams import ByteStream
 from ottla.model.settings.endpoints import parse_address
 from ottla.model.settings.resources import ConfigKind
 from ottla.wire.apis import API
@@ -325,15 +328,20 @@ async def _make_frames(maker: FrameMaker, frames: trio.MemorySendChannel[Frame])
 
 
 async def _send(node: BrokerPort, frame: Frame) -> bool:
-    """Send one frame on a connection of its own; return whether something was answered."""
+    """Send one frame on a connection of its own; return whether something was answered.
+
+    Where the task has TLS it is sent in that, without a login: by anybody.
+    """
     host, _, port = node.address.rpartition(":")
+    tls = TLS.get()
     try:
-        stream = await trio.open_tcp_stream(host, int(port))
+        plain = TcpStream(await trio.open_tcp_stream(host, int(port)))
+        stream: ByteStream = plain if tls is None else await tls.encrypted(plain, host)
     except OSError:
         await trio.sleep(STRANGER_WAIT_S)
         return False
     is_answered = False
-    async with stream:
+    try:
         with suppress(trio.BrokenResourceError, OSError):
             if frame.manner is Manner.SLOW:
                 await _dribble(stream, frame.data)
@@ -345,11 +353,14 @@ async def _send(node: BrokerPort, frame: Frame) -> bool:
                 elif frame.manner is Manner.WHOLE:
                     is_answered = len(await stream.receive_some(65_536)) > 0
             if frame.manner is Manner.ABANDONED:
-                stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                plain.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                stream.abort()
+    finally:
+        await stream.aclose()
     return is_answered
 
 
-async def _dribble(stream: trio.SocketStream, data: bytes) -> None:
+async def _dribble(stream: ByteStream, data: bytes) -> None:
     step = max(1, math.ceil(len(data) / 20))
     for at in range(0, len(data), step):
         await stream.send_all(data[at : at + step])
