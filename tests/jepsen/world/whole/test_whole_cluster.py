@@ -1,5 +1,6 @@
 """Whole clusters in virtual time keep their promises."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ SEEDS = (1, 2, 3)
 CALM_SEED = 4
 
 
+@cache
 def run(seed: int, budget: int = BUDGET, subject: str | None = None) -> RunOutcome:
     return make_engine("whole", subject).run(Chance(seed), budget=budget)
 
