@@ -15,12 +15,12 @@ import ottla.cli
 from ottla.cli import terminal
 from ottla.cli.common import print_json, print_table, table
 from ottla.cli.main import guarded, run
-from ottla.cli.records.record_printer import Printer, Read, ReadPosition
+from ottla.cli.records.record_printer import Printer, ReadPosition
+from ottla.client import ConsumerRecord
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Offset
+from ottla.model.ids import NO_EPOCH, Offset
 from ottla.node.log_output_driver import VisibleFormatter
 from ottla.wire.batch import TimestampType
-from ottla.wire.records import Record
 
 HOSTILE = "g\x1b]0;owned\x07\x9b31m\u202eevil\nBROKER  down"
 SHOWN = "g\\x1b]0;owned\\x07\\x9b31m\\u202eevil\\x0aBROKER  down"
@@ -83,14 +83,18 @@ def test_a_records_bytes_go_out_as_they_are_but_to_a_terminal(
     printer = Printer(
         SimpleNamespace(json=False, key_delimiter=None, format_string=r"%k %h %s\n")  # type: ignore[arg-type]
     )
-    record = Record(
+    record = ConsumerRecord(
+        topic="t",
+        partition=0,
         offset=Offset(0),
         timestamp_ms=0,
         key=b"\x1bk",
         value=b"a\tb\n\xff\x1b[2J",
         headers=(("\x9b", b"\x07"),),
+        leader_epoch=NO_EPOCH,
+        timestamp_type=TimestampType.CREATE_TIME,
     )
-    printer.show(ReadPosition("t", 0, 0, None), Read(record, TimestampType.CREATE_TIME))
+    printer.show(ReadPosition("t", 0, 0, None), record)
 
     raw, shown = (
         b"\x1bk \xc2\x9b=\x07 a\tb\n\xff\x1b[2J\n",

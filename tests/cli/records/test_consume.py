@@ -6,9 +6,10 @@ from uuid import uuid4
 import pytest
 
 from ottla.cli.records.consume import records_of, wanted_of
-from ottla.cli.records.record_printer import Printer, Read, ReadPosition
+from ottla.cli.records.record_printer import Printer, ReadPosition
 from ottla.cli.topics.topic_verbs import described
-from ottla.model.errors import CorruptDataError, RefusedError
+from ottla.client import ConsumerRecord
+from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.storage.meta_properties import uuid_to_text
@@ -23,7 +24,7 @@ from ottla.wire.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.records import Record
+from ottla.wire.records import RecordHeaders
 
 
 def batch(base_offset: int, *values: bytes) -> bytes:
@@ -40,7 +41,7 @@ def start() -> ReadPosition:
 def test_a_batch_that_the_fetch_cut_off_is_left_for_the_next(byte_count: int) -> None:
     found = records_of(batch(0, b"a", b"b") + batch(2, b"c")[:byte_count], start())
 
-    assert [read.record.value for read in found] == [b"a", b"b"]
+    assert [record.value for record in found] == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("kept", [(), (0,), (1,), (0, 4), (5,), (3, 8), (8,), (2, 5, 7)])
@@ -56,9 +57,9 @@ def test_the_end_is_reached_wherever_compaction_left_gaps(
     seen: list[int] = []
     for _ in range(len(log) + 1):
         rest = b"".join(one for one in log if parse_header(one).end_offset > position.offset)
-        for read in wanted_of(records_of(rest, position), position):
-            seen.append(read.record.offset)
-            position.offset = read.record.offset + 1
+        for record in wanted_of(records_of(rest, position), position):
+            seen.append(record.offset)
+            position.offset = record.offset + 1
         if position.offset >= end_offset:
             break
 
@@ -114,9 +115,9 @@ def test_markers_and_aborted_records_lead_to_the_end_and_are_not_shown(
         rest = [one for one in LOG if parse_header(one).end_offset > position.offset]
         data = b"".join(rest[:batch_count])
         told = aborted if position.offset <= 3 else ()  # the marker at 3 ends it
-        for read in wanted_of(records_of(data, position, told), position):
-            seen.append(read.record.value)
-            position.offset = read.record.offset + 1
+        for record in wanted_of(records_of(data, position, told), position):
+            seen.append(record.value)
+            position.offset = record.offset + 1
 
     assert seen == expected
     assert position.offset == 7
@@ -126,30 +127,40 @@ def test_a_batch_whose_bytes_lie_is_refused() -> None:
     data = bytearray(batch(0, b"abc"))
     data[-2] ^= 1
 
-    with pytest.raises((RefusedError, CorruptDataError)):
+    with pytest.raises(RefusedError, match="CORRUPT_MESSAGE"):
         records_of(bytes(data), start())
 
 
+def record_of(
+    offset: Offset,
+    key: bytes | None,
+    value: bytes | None,
+    headers: RecordHeaders,
+    timestamp_type: TimestampType,
+) -> ConsumerRecord:
+    return ConsumerRecord("t", 3, offset, 9, key, value, headers, Epoch(0), timestamp_type)
+
+
 @pytest.mark.parametrize(
-    ("read", "line"),
+    ("record", "line"),
     [
         (
-            Read(Record(Offset(4), 9, b"k", b"v", (("x", b"1"), ("y", None))), TimestampType(0)),
+            record_of(Offset(4), b"k", b"v", (("x", b"1"), ("y", None)), TimestampType(0)),
             '{"topic":"t","partition":3,"offset":4,"tstype":"create","ts":9,"broker":1,'
             '"headers":["x","1","y",null],"key":"k","payload":"v"}',
         ),
         (
-            Read(Record(Offset(5), 9, None, None, ()), TimestampType(1)),
+            record_of(Offset(5), None, None, (), TimestampType(1)),
             '{"topic":"t","partition":3,"offset":5,"tstype":"logappend","ts":9,"broker":1,'
             '"key":null,"payload":null}',
         ),
     ],
 )
-def test_json_is_what_kcat_prints(read: Read, line: str) -> None:
+def test_json_is_what_kcat_prints(record: ConsumerRecord, line: str) -> None:
     """The lines were printed by kcat 1.7.1 for such records."""
     printer = Printer(argparse.Namespace(json=True, format_string=None, key_delimiter=None))
 
-    assert printer.json(ReadPosition("t", 3, 0, None, leader=1), read) == line
+    assert printer.json(ReadPosition("t", 3, 0, None, leader=1), record) == line
 
 
 def test_a_topic_isdescribed_with_its_id_as_kafka_writes_it() -> None:

@@ -9,21 +9,21 @@ from typing import Any
 import trio
 
 from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
-from ottla.cli.records.record_printer import Printer, Read, ReadPosition
+from ottla.cli.records.record_printer import Printer, ReadPosition
 from ottla.cli.records.wanted_topics import WantedTopics, topics_of
 from ottla.cli.terminal import note
 from ottla.cli.topics.offsets import offsets_at
-from ottla.client.fetch.aborted_producers import AbortedProducers
+from ottla.client.fetch.fetched import Fetched
 from ottla.client.fetch.offset_lookup import ISOLATION
+from ottla.client.fetch.record_batch import ConsumerRecord
+from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
-from ottla.model.ids import TopicPartition
+from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError, row_of
+from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
-from ottla.wire.batch import batches, check_crc
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
-from ottla.wire.records import scan
 
 FETCH_BY_NAME_VERSION = FETCH_TOPIC_IDS_FROM - 1
 PARTITION_BYTES_MAX = 1 << 20
@@ -197,13 +197,13 @@ async def _read(
 ) -> int:
     """Print records until the count or the ends; return how many."""
     left = arguments.count if arguments.count is not None else sys.maxsize
-    printer = Printer(arguments)
+    printer, decoder = Printer(arguments), RecordDecoder()
     failures = 0
     while left > 0:
         open_ = [p for p in positions if p.end_offset is None or p.offset < p.end_offset]
         if not open_:
             break
-        found, stale = await _fetch(cluster, open_, arguments.isolation_level)
+        found, stale = await _fetch(cluster, open_, arguments.isolation_level, decoder)
         failures = failures + 1 if stale else 0
         if failures > ATTEMPTS:
             raise_for(stale)
@@ -211,26 +211,26 @@ async def _read(
             cluster.forget_leaders()
             await trio.sleep(0.1)
         for position, records in found:
-            for read in wanted_of(records, position):
+            for record in wanted_of(records, position):
                 if left == 0:
                     break
-                printer.show(position, read)
-                position.offset = read.record.offset + 1
+                printer.show(position, record)
+                position.offset = record.offset + 1
                 left -= 1
         sys.stdout.flush()
     return printer.count
 
 
 async def _fetch(
-    cluster: Cluster, positions: list[ReadPosition], level: str
-) -> tuple[list[tuple[ReadPosition, list[Read]]], int]:
+    cluster: Cluster, positions: list[ReadPosition], level: str, decoder: RecordDecoder
+) -> tuple[list[tuple[ReadPosition, list[ConsumerRecord]]], int]:
     """Fetch once from each leader in turn; return the records and a retriable error, if any."""
     by_leader: dict[Any, list[ReadPosition]] = {}
     for position in positions:
         at = TopicPartition(position.topic, position.partition)
         leader = await cluster.leader_of(at)
         by_leader.setdefault(leader, []).append(position)
-    found: list[tuple[ReadPosition, list[Read]]] = []
+    found: list[tuple[ReadPosition, list[ConsumerRecord]]] = []
     stale = 0
     for leader, wanted in by_leader.items():
         request = FetchRequest(
@@ -257,7 +257,7 @@ async def _fetch(
             aborted = [
                 (one.producer_id, one.first_offset) for one in part.aborted_transactions or ()
             ]
-            found.append((position, records_of(part.records, position, aborted)))
+            found.append((position, records_of(part.records, position, aborted, decoder)))
     return found, stale
 
 
@@ -277,38 +277,43 @@ def _partition(position: ReadPosition) -> FetchPartition:
 
 
 def records_of(
-    data: Any, position: ReadPosition, aborted: Iterable[tuple[int, int]] = ()
-) -> list[Read]:
+    data: Any,
+    position: ReadPosition,
+    aborted: Iterable[tuple[int, int]] = (),
+    decoder: RecordDecoder | None = None,
+) -> list[ConsumerRecord]:
     """Return the records of a fetch, which may end during a batch: the next fetch has it whole.
 
     Those of `aborted` transactions, (producer id, first offset) each, are left out.
     """
     if not data:
         return []
-    view = memoryview(data)
-    found: list[Read] = []
-    end_offset = position.offset
-    producers = AbortedProducers(aborted)
-    for at, header in batches(view, is_partial_end_allowed=True):
-        if not check_crc(view, at, header):
-            raise_for(ErrorCode.CORRUPT_MESSAGE)
-        if header.is_control:
-            producers.on_control(view, at, header)
-        elif not producers.is_aborted(header):
-            found += [Read(record, header.timestamp_type) for record in scan(view, at, header)]
-        end_offset = header.end_offset
-    if not found or found[-1].record.offset < position.offset:
+    fetched = Fetched(
+        TopicPartition(position.topic, position.partition),
+        Offset(position.offset),
+        NO_EPOCH,
+        data,
+        aborted=[(producer_id, Offset(first)) for producer_id, first in aborted],
+        decoder=decoder,
+    )
+    try:
+        found = fetched.take(sys.maxsize)
+    except CorruptDataError:
+        raise_for(ErrorCode.CORRUPT_MESSAGE)
+    if not found:
         # Nothing but markers, aborted records, or such as compaction took away: step over them.
-        position.offset = max(position.offset, end_offset)
+        position.offset = max(position.offset, fetched.offset)
     return found
 
 
-def wanted_of(records: Iterable[Read], position: ReadPosition) -> Iterator[Read]:
+def wanted_of(
+    records: Iterable[ConsumerRecord], position: ReadPosition
+) -> Iterator[ConsumerRecord]:
     """Yield the records from the position on; behind the last that is wanted, move to the end."""
-    for read in records:
-        if position.end_offset is not None and read.record.offset >= position.end_offset:
+    for record in records:
+        if position.end_offset is not None and record.offset >= position.end_offset:
             # Compaction may have taken all that lay before the end: no record leads there.
             position.offset = position.end_offset
             return
-        if read.record.offset >= position.offset:
-            yield read
+        if record.offset >= position.offset:
+            yield record

@@ -11,13 +11,12 @@ import trio
 
 from ottla.cli.common import bootstrap_of, counted
 from ottla.cli.main import INTERRUPTED
-from ottla.cli.records.record_printer import Printer, Read, ReadPosition
+from ottla.cli.records.record_printer import Printer, ReadPosition
 from ottla.cli.records.wanted_topics import WantedTopics, topics_of
 from ottla.cli.terminal import note
 from ottla.client import Consumer, ConsumerConfig, open_consumer
 from ottla.client.network.cluster import open_cluster
 from ottla.model.errors import ConfigError, RefusedError
-from ottla.wire.records import Record
 
 RESETS = {"beginning": "earliest", "end": "latest"}
 """Where a group begins that has committed nothing, by our words."""
@@ -79,8 +78,7 @@ async def _read(consumer: Consumer, arguments: argparse.Namespace, printer: Prin
         records = await consumer.poll(POLL_S, record_count_max=min(left, BATCH_RECORDS))
         for one in records:
             position = ReadPosition(one.topic, one.partition, one.offset, None)
-            record = Record(one.offset, one.timestamp_ms, one.key, one.value, one.headers)
-            printer.show(position, Read(record, one.timestamp_type))
+            printer.show(position, one)
         sys.stdout.flush()
         left -= len(records)
         if not records and arguments.exit_at_end and await _is_at_end(consumer):

@@ -4,11 +4,11 @@ import argparse
 import re
 import sys
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.model.visible_text import visible, visible_json
 from ottla.wire.batch import TimestampType
-from ottla.wire.records import Record
 
 ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
 
@@ -25,13 +25,6 @@ class ReadPosition:
     """Who answered last."""
 
 
-class Read(NamedTuple):
-    """A record, and what its timestamp says."""
-
-    record: Record
-    timestamp_type: TimestampType
-
-
 class Printer:
     """Prints records in the form that was asked for."""
 
@@ -45,21 +38,26 @@ class Printer:
             delimiter = arguments.key_delimiter
             text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
         self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
+        self._is_plain = self._tokens == ["%s", "\\n"] and not self._is_seen
+        """Whether records are printed as values, one a line."""
 
-    def show(self, position: ReadPosition, read: Read) -> None:
+    def show(self, position: ReadPosition, record: ConsumerRecord) -> None:
         """Print one record."""
         self.count += 1
         out = sys.stdout.buffer
         if self._is_json:
-            out.write(self.json(position, read).encode() + b"\n")
+            out.write(self.json(position, record).encode() + b"\n")
+            return
+        if self._is_plain:
+            out.write((record.value or b"") + b"\n")
             return
         for token in self._tokens:
-            part = self._part(token, position, read.record)
+            part = self._part(token, position, record)
             if self._is_seen:
                 part = visible(part.decode(errors="backslashreplace"), keeps_layout=True).encode()
             out.write(part)
 
-    def _part(self, token: str, position: ReadPosition, record: Record) -> bytes:
+    def _part(self, token: str, position: ReadPosition, record: ConsumerRecord) -> bytes:
         match token:
             case "%s":
                 return record.value or b""
@@ -87,10 +85,9 @@ class Printer:
             case _:
                 return ESCAPES.get(token, token).encode()
 
-    def json(self, position: ReadPosition, read: Read) -> str:
+    def json(self, position: ReadPosition, record: ConsumerRecord) -> str:
         """Return a record as kcat's JSON: no spaces, and headers only where there are any."""
-        record = read.record
-        is_create_time = read.timestamp_type is TimestampType.CREATE_TIME
+        is_create_time = record.timestamp_type is TimestampType.CREATE_TIME
         fields: dict[str, Any] = {
             "topic": position.topic,
             "partition": position.partition,
