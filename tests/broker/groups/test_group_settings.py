@@ -1,8 +1,15 @@
 """A group's own settings are in force with the answer that says so, over a real socket."""
 
+from dataclasses import replace
+
+from ottla.broker.groups.group_settings import SettingsOfGroups
 from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.client.testing import open_test_cluster
+from ottla.metadata.image import EMPTY
+from ottla.metadata.persistent_map import PersistentMap
+from ottla.metadata.records import GROUP_RESOURCE
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
@@ -45,6 +52,15 @@ async def interval_ms(connection: BrokerConnection, group_id: str) -> int:
     answer = await connection.request(request, ConsumerGroupHeartbeatResponse)
     assert answer.error_code == 0, answer
     return answer.heartbeat_interval_ms
+
+
+def test_settings_of_a_group_are_made_again_only_where_it_has_some_of_its_own() -> None:
+    settings = SettingsOfGroups(GroupConfig(consumer_heartbeat_interval_ms=6_500))
+    own = PersistentMap({"consumer.heartbeat.interval.ms": "700"})
+    image = replace(EMPTY, configs=PersistentMap({(GROUP_RESOURCE, "g"): own}))
+    assert settings.of(image, "g").heartbeat_interval_ms == 700
+    assert settings.of(image, "other").heartbeat_interval_ms == 6_500
+    assert settings.of(image, "other") is settings.of(EMPTY, "g")
 
 
 async def test_a_groups_members_are_told_its_own_interval_as_soon_as_it_is_set() -> None:

@@ -16,7 +16,7 @@ from ottla.broker.groups.commit_wait import CommitWait
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_batches import RECORD_OVERHEAD_BYTES
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX, GroupRecord
-from ottla.broker.groups.group_settings import group_settings
+from ottla.broker.groups.group_settings import SettingsOfGroups
 from ottla.broker.groups.led_shard import LedGroups, figures_of
 from ottla.broker.groups.log_replay import GroupReplay
 from ottla.broker.groups.offset_store import OwnBatch
@@ -76,6 +76,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, list[GroupRecord]]):
         )
         self._config = config
         self._rng = rng
+        self._settings = SettingsOfGroups(config)
         self._topics = TopicView(self._used_regexes)
         self._is_working = self._may_have_work = False
         self._armed_ms: int | None = None
@@ -159,7 +160,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, list[GroupRecord]]):
         return GroupShard(
             self._config,
             topics=self._topics,
-            settings=lambda group_id: group_settings(self.image, self._config, group_id),
+            settings=lambda group_id: self._settings.of(self.image, group_id),
             new_id=lambda: str(self._rng.uuid()),
             record_bytes_max=lambda: partition.config.max_message_bytes - RECORD_OVERHEAD_BYTES,
         )

@@ -16,6 +16,7 @@ from uuid import UUID
 from ottla.broker.broker_core import BrokerCore, ReplicaPorts
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.group_settings import SettingsOfGroups
 from ottla.broker.groups.offset_store import OwnBatch
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
@@ -44,7 +45,6 @@ from ottla.model.limits import KIB
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.run_now import run_now
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.storage.log import Log, open_log
@@ -121,11 +121,11 @@ class OneShard:
         topics.follow(MetadataDelta(EMPTY), EMPTY)
         image = cluster().image
         topics.follow(MetadataDelta.between(EMPTY, image), image)
-        rng = CountingRng()
+        rng, settings = CountingRng(), SettingsOfGroups(CONFIG.groups)
         self._shard = GroupShard(
             CONFIG.groups,
             topics=topics,
-            settings=lambda _: GroupSettings(),
+            settings=lambda group_id: settings.of(image, group_id),
             new_id=lambda: str(rng.uuid()),
         )
 
