@@ -18,6 +18,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.partition_metadata import (
     decode_partition_metadata,
     encode_partition_metadata,
+    is_unfinished,
 )
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.workbench import NOW_MS, Workbench, append
@@ -257,3 +258,15 @@ async def test_kafka_python_reads_every_batch_of_a_segment(bench: Workbench) -> 
     for records, seen in zip(sent, parsed, strict=True):
         assert seen == [(offset + i, *fields) for i, fields in enumerate(records)]
         offset += len(records)
+
+
+def test_a_part_of_partition_metadata_is_known_from_a_damaged_file() -> None:
+    whole = encode_partition_metadata(UUID(int=7))
+    assert not is_unfinished(whole)
+    assert not is_unfinished(whole + b"\n")
+    for size in range(len(whole)):
+        assert is_unfinished(whole[:size])
+        assert is_unfinished(whole[:size] + bytes(len(whole) - size))
+        assert is_unfinished(bytes(size) + whole[size:]) == (size > 0)
+    assert not is_unfinished(b"damaged")
+    assert not is_unfinished(b"version: 1\n")

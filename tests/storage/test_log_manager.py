@@ -396,6 +396,7 @@ async def test_a_created_partition_survives_a_crash_with_its_topic_id(
         disk = await formatted_disk(seed=seed)
         async with recovered(disk) as logs:
             await logs.create(A0, TOPIC_ID, CONFIG)
+            await trio.sleep(1)
         disk.crash()
         async with recovered(disk) as logs:
             assert found(logs, A0).topic_id == TOPIC_ID

@@ -73,6 +73,7 @@ async def test_checkpoints_are_written_in_their_rhythm(autojump_clock: MockClock
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, LogConfig(segment_bytes=1_000))
+        await log.keep()
         append(log, b"x", b"y", b"z" * 800)
         append(log, b"x" * 800)
         log.update_high_watermark(Offset(2))
@@ -93,6 +94,7 @@ async def test_periodic_work_begins_after_the_initial_delay(autojump_clock: Mock
     async with recovered(disk, "/one", settings=settings) as logs:
         config = LogConfig(segment_bytes=1_000, retention_bytes=1_000)
         log = await logs.create(A0, TOPIC_ID, config)
+        await log.keep()
         starts: list[Offset] = []
         for _ in range(5):
             append(log, b"x" * 800)
@@ -121,6 +123,7 @@ async def test_flush_ms_is_looked_at_in_its_own_interval(
     settings = {"log.flush.scheduler.interval.ms": str(interval_ms)} if interval_ms else {}
     async with recovered(disk, "/one", settings=settings) as logs:
         log = await logs.create(A0, TOPIC_ID, LogConfig(flush_ms=2_000))
+        await log.keep()
         append(log, b"x", now_ms=TrioClock().wall_ms())
         await trio.sleep(flushed_at_s - 3)
         assert log.recovery_point == 0
@@ -186,6 +189,7 @@ async def test_on_a_full_disk_deleted_records_make_room_before_they_are_refused(
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, LogConfig(segment_bytes=1_000))
+        await log.keep()
         for _ in range(4):
             append(log, b"x" * 800)
         log.update_high_watermark(log.end_offset)
@@ -216,6 +220,7 @@ async def test_a_roll_is_flushed_in_the_background(autojump_clock: MockClock) ->
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, LogConfig(segment_bytes=1_000))
+        await log.keep()
         append(log, b"x" * 800)
         append(log, b"x" * 800)
         assert log.recovery_point == 0
@@ -228,6 +233,7 @@ async def test_retention_runs_by_itself(autojump_clock: MockClock) -> None:
     config = LogConfig(segment_bytes=1_000, retention_bytes=1_000)
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, config)
+        await log.keep()
         for _ in range(5):
             append(log, b"x" * 800)
         log.update_high_watermark(log.end_offset)
@@ -240,6 +246,7 @@ async def test_retention_is_looked_at_soon_when_it_was_changed(autojump_clock: M
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, LogConfig(segment_bytes=1_000))
+        await log.keep()
         for _ in range(5):
             append(log, b"x" * 800)
         log.update_high_watermark(log.end_offset)
@@ -257,6 +264,7 @@ async def test_silent_producers_are_forgotten_at_the_next_check(
     settings = {"producer.id.expiration.check.interval.ms": "60000"}
     async with recovered(disk, "/one", settings=settings) as logs:
         log = await logs.create(A0, TOPIC_ID, config)
+        await log.keep()
         batch = build_batch(
             [(1_000, None, b"x")], producer_id=ProducerId(7), producer_epoch=0, base_sequence=0
         )
@@ -280,6 +288,7 @@ async def three_segments(logs: LogManager, *, file_delete_delay_ms: int = 60_000
         segment_bytes=1_000, retention_bytes=1_000, file_delete_delay_ms=file_delete_delay_ms
     )
     log = await logs.create(A0, TOPIC_ID, config)
+    await log.keep()
     for _ in range(3):
         append(log, b"x" * 800)
     log.update_high_watermark(log.end_offset)
@@ -349,6 +358,7 @@ async def test_records_without_timestamps_age_by_their_files_last_write(
     config = LogConfig(retention_ms=30_000)
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, config)
+        await log.keep()
         await trio.sleep(40)
         log.append_as_leader(timeless, leader_epoch=Epoch(0), now_ms=TrioClock().wall_ms())
         log.update_high_watermark(log.end_offset)
@@ -372,6 +382,7 @@ async def test_a_timestamp_ahead_of_our_clock_is_reported_once_a_segment(
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, LogConfig(retention_ms=1_000))
+        await log.keep()
         for ahead_ms in (3_000_000, 2_000_000):
             batch = build_batch([(TrioClock().wall_ms() + ahead_ms, None, b"x")])
             log.append_as_leader(memoryview(batch), leader_epoch=Epoch(0), now_ms=0)
@@ -392,6 +403,7 @@ async def test_clocks_that_differ_a_little_are_not_reported(
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, LogConfig(retention_ms=1_000))
+        await log.keep()
         batch = build_batch([(90_000, None, b"x")])
         log.append_as_leader(memoryview(batch), leader_epoch=Epoch(0), now_ms=0)
         log.update_high_watermark(log.end_offset)

@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from mmap import PAGESIZE
 from types import TracebackType
 from typing import TypeVar
@@ -24,6 +25,7 @@ from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import DirectorySurvey, DiskFile, Space
 from ottla.storage.real_file_driver import Fsyncs, OpenRealFiles, RealFile, write_rest
+from ottla.storage.shared_calls_driver import SharedCalls
 from ottla.storage.write_back_driver import begin_write_back
 
 T = TypeVar("T")
@@ -88,6 +90,7 @@ class RealDisk:
         self._files = OpenRealFiles()
         self._workers = {os.path.abspath(path): _Workers() for path in directories}
         self._shared_workers = _Workers()
+        self._directory_fsyncs = SharedCalls()
 
     async def __aenter__(self) -> "RealDisk":
         return self
@@ -252,8 +255,14 @@ class RealDisk:
             renames.remove((source, target))
 
     async def fsync_directory(self, path: str) -> None:
-        """Make creations, renames and removals in a directory durable."""
-        await trio.to_thread.run_sync(_fsync_directory, path, limiter=self._workers_of(path).fsync)
+        """Make creations, renames and removals in a directory durable.
+
+        Calls that overlap share one fsync: those of partitions that are made or deleted together.
+        """
+        limiter = self._workers_of(path).fsync
+        await self._directory_fsyncs.run(
+            path, partial(trio.to_thread.run_sync, _fsync_directory, path, limiter=limiter)
+        )
 
     async def listdir(self, path: str) -> list[str]:
         """Return the sorted names in a directory."""
@@ -284,10 +293,15 @@ class RealDisk:
         await self._run(path, _makedirs, path)
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a directory durably, with files in it."""
-        await trio.to_thread.run_sync(
-            _make_directory, path, files, limiter=self._workers_of(path).fsync
-        )
+        """Make a directory with files in it."""
+        limiter = self._workers_of(path).fsync
+        await trio.to_thread.run_sync(_make_directory, path, files, limiter=limiter)
+
+    async def keep_directory(self, path: str, names: Sequence[str]) -> None:
+        """Make a directory durable: these of its files, the names in it, and its own name."""
+        limiter = self._workers_of(path).fsync
+        await trio.to_thread.run_sync(_fsync_with_files, path, names, limiter=limiter)
+        await self.fsync_directory(os.path.dirname(path))
 
     async def remove_tree(self, path: str) -> None:
         """Remove a directory and all it holds."""
@@ -445,12 +459,22 @@ def _makedirs(path: str) -> None:
 def _make_directory(path: str, files: Mapping[str, bytes]) -> None:
     _makedirs(path)
     for name, data in files.items():
-        if data:
-            _write_atomically(f"{path}/{name}", data)
-        else:
-            os.close(os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        fd = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if data:
+                write_rest(fd, 0, [data], 0)
+        finally:
+            os.close(fd)
+
+
+def _fsync_with_files(path: str, names: Sequence[str]) -> None:
+    for name in names:
+        fd = os.open(f"{path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
     _fsync_directory(path)
-    _fsync_directory(os.path.dirname(path))
 
 
 def _remove_tree(path: str) -> None:

@@ -252,10 +252,14 @@ class Disk(Protocol):
         ...
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a directory durably, with files in it, in the order they are named.
+        """Make a directory with files in it, in the order they are named; not yet durable.
 
-        After a crash each of these holds its bytes or is not there.  Several are made at once.
+        A file that is there already is written again.  Several are made at once.
         """
+        ...
+
+    async def keep_directory(self, path: str, names: Sequence[str]) -> None:
+        """Make a directory durable: these of its files, the names in it, and its own name."""
         ...
 
     async def remove_tree(self, path: str) -> None:

@@ -22,6 +22,7 @@ from ottla.storage.epoch_file import EpochFile
 from ottla.storage.file_tasks import FileTasks, file_task
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_failures import LogFailures
+from ottla.storage.log_names import LogNames
 from ottla.storage.producer_files import ProducerFiles
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.recovery import LoadedLog, load_producers
@@ -89,9 +90,7 @@ class LocalLog(LogFailures):
         self._leaving: list[Segment] = []
         """The oldest segments, which are not the log's any more but still lie there."""
         self._is_removing = False
-        self._name_change_count = 1
-        """Counts what gives the directory new names, so that a flush knows which are durable."""
-        self._synced_name_count = 0
+        self.names = LogNames(disk, directory)
         self._generation = 0
         """Counts truncations and removals, so that a flush under way notices them."""
         self._active.jitter_ms = self._next_jitter_ms()
@@ -182,7 +181,7 @@ class LocalLog(LogFailures):
 
     def _new_segment(self, base_offset: Offset, now_ms: int) -> Segment:
         """Make a segment's files, all or none: a start takes what is there for the log's end."""
-        self._name_change_count += 1
+        self.names.change_count += 1
         new = Segment(self._disk, self.directory, base_offset, self.config, now_ms=now_ms)
         try:
             new.begin(self.config)
@@ -248,9 +247,8 @@ class LocalLog(LogFailures):
 
         It stops where a truncation or removal came between; the caller then begins again.
         """
-        first = self._segment_index(self.recovery_point)
         if self.recovery_point < end:
-            for segment in self._segments[first:]:
+            for segment in self._segments[self._segment_index(self.recovery_point) :]:
                 if segment.base_offset >= end:
                     break
                 await self._fsync(segment)
@@ -279,20 +277,21 @@ class LocalLog(LogFailures):
             raise
 
     async def _flush_derived(self) -> None:
-        """Make the epochs, new snapshots and new file names durable.
-
-        Flushes overlap: what another one has begun is not durable, so each does what is left.
-        """
+        """Make the epochs, new snapshots and new file names durable."""
         await self._producer_files.sync()
         if not self._is_cutting:
             await self._write_epochs()
-        await self._sync_names()
+        await self.names.sync()
 
-    async def _sync_names(self) -> None:
-        name_change_count = self._name_change_count
-        if self._synced_name_count < name_change_count:
-            await self._disk.fsync_directory(self.directory)
-            self._synced_name_count = max(self._synced_name_count, name_change_count)
+    @file_task
+    async def keep(self) -> None:
+        """Make a new log's directory durable.  Raises RefusedError if log or disk failed."""
+        self._check_online()
+        try:
+            await self.names.keep()
+        except OSError as error:
+            self._refuse(error)
+        self._check_online()  # its directory may have failed meanwhile
 
     async def _write_epochs(self) -> None:
         await self._epoch_file.write(self._epochs)
@@ -300,7 +299,7 @@ class LocalLog(LogFailures):
     @file_task
     async def roll(self, *, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty, and flush the closed one."""
-        self._check_online()
+        await self.keep()
         if self._active.size_bytes:
             await self.flush(self._roll(self.end_offset, now_ms).base_offset)
 
@@ -436,8 +435,8 @@ class LocalLog(LogFailures):
             new.begin(self.config)
             self._segments[:] = [new]
             self._replace_producers(ProducerStates(offset))
-            self._name_change_count += 1
-            await self._sync_names()  # lest a later segment's name is kept without this one's
+            self.names.change_count += 1
+            await self.names.sync()  # lest a later segment's name is kept without this one's
             await self._write_epochs()
             if self.recovery_checkpoint < checkpoint_before:
                 await self.on_recede(self)
@@ -487,10 +486,10 @@ class LocalLog(LogFailures):
     async def delete_old_segments(self, now_ms: int) -> int:
         """Remove segments that retention or the log start no longer keeps; return how many.
 
-        None while the log is truncated or cleaned: the next round comes.
+        None while the log is truncated or cleaned, or is new: the next round comes.
         """
         self._check_online()
-        if self._is_cutting or self.is_being_cleaned:
+        if self._is_cutting or self.is_being_cleaned or not self.names.is_kept:
             return 0
         count = deletable_count(
             self._segments,
@@ -559,7 +558,7 @@ class LocalLog(LogFailures):
     async def _remove_leaving(self) -> None:
         self._is_removing = True
         try:
-            await self._sync_names()  # lest one goes durably and the next one never came
+            await self.names.sync()  # lest one goes durably and the next one never came
             while self._leaving:
                 self._check_online()
                 segment = self._leaving[0]
@@ -578,6 +577,7 @@ class LocalLog(LogFailures):
     async def close(self) -> None:
         """Flush, trim the indexes, write the producer snapshot: what a clean marker promises."""
         await self.flush()
+        await self.keep()  # an empty log has nothing to flush
         try:
             if self._active.end_preallocation():
                 await self._fsync(self._active)

@@ -39,6 +39,10 @@ LOGS_MADE_AT_ONCE = 4
 """Logs of one directory that are made, or closed, at the same time.  Fewer leaves its disk idle
 between the steps of each; with more the first of many is there hardly before the last."""
 
+LOGS_KEPT_AT_ONCE = 2
+"""New logs of one directory that are made durable at the same time.  Fewer leaves them longer to
+what a power loss takes; more lets clients' flushes wait while very many are made."""
+
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryProgress:
@@ -71,6 +75,8 @@ class LogDirectory:
         self.checkpoints = Checkpoints(disk, path)
         self.making = trio.CapacityLimiter(LOGS_MADE_AT_ONCE)
         """Held while a log is made."""
+        self.keeping = trio.CapacityLimiter(LOGS_KEPT_AT_ONCE)
+        """Held while a new log's directory is made durable."""
         self._disk = disk
         self._lock_file: DiskFile | None = None
 

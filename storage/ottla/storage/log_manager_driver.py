@@ -35,7 +35,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LOGS_MADE_AT_ONCE, LogDirectory, open_directories
 from ottla.storage.log_failures import refusal_of
 from ottla.storage.log_moves_driver import LogMoves
-from ottla.storage.log_names_driver import free_name, make_log, wait_until_idle
+from ottla.storage.log_names_driver import free_name, keep_soon, make_log, wait_until_idle
 from ottla.storage.log_placement import Placed, choose_log, choose_place
 from ottla.storage.log_recovery_driver import (
     DirectoryContents,
@@ -324,6 +324,8 @@ class LogManager:
                 log.abandon()
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, directory.failure)
             self._place(partition, log, directory)
+            assert self.nursery is not None
+            self.nursery.start_soon(keep_soon, log, partition, directory, self._errors)
             return log
 
     @asynccontextmanager

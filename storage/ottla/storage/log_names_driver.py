@@ -8,9 +8,10 @@ from uuid import UUID
 
 import trio
 
-from ottla.model.errors import CorruptDataError
+from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.seams import Clock, Rng
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.directory_names import deleted_name
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_errors import is_disk_full
@@ -20,7 +21,7 @@ from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_recovery_driver import set_stray_aside
-from ottla.storage.partition_metadata import encode_partition_metadata
+from ottla.storage.partition_metadata import encode_partition_metadata, is_unfinished
 from ottla.storage.recovery import load_topic_id
 
 NOTHING = Offset(0)
@@ -41,19 +42,26 @@ async def make_log(
     """Make a log of a name that no log serves; `served` are the directory's others.
 
     What another topic left under the name is set aside, and what the checkpoints say of it is
-    forgotten, before there is a directory of the name.  Raises OSError if the disk does.
+    forgotten, before there is a directory of the name.  The first flush, or `keep_soon`, makes the
+    directory durable.  Raises OSError if the disk does.
     """
     path = f"{directory.path}/{partition}"
-    if disk.exists(path) and await _is_of_another(disk, path, topic_id):
-        await set_stray_aside(disk, rng, directory, partition)
+    is_whole = False
+    if disk.exists(path):
+        try:
+            is_whole = await _is_whole(disk, path, topic_id)
+        except (CorruptDataError, RefusedError):
+            await set_stray_aside(disk, rng, directory, partition)
     await directory.checkpoints.forget(partition, served)
     view: DirectoryView | None = None
-    if not disk.exists(path):
+    if not is_whole:
+        is_new = not disk.exists(path)
         files = {PARTITION_METADATA: encode_partition_metadata(topic_id), **EMPTY_SEGMENT}
         await disk.make_directory(path, files)
-        sizes = {name: len(data) for name, data in files.items()}
-        view = DirectoryView(disk, path, DirectorySurvey(sizes, {}))
-    return await open_log(
+        if is_new:
+            sizes = {name: len(data) for name, data in files.items()}
+            view = DirectoryView(disk, path, DirectorySurvey(sizes, {}))
+    log = await open_log(
         disk,
         path,
         config=config,
@@ -65,13 +73,32 @@ async def make_log(
         rng=rng,
         view=view,
     )
+    log.names.is_kept = False
+    return log
 
 
-async def _is_of_another(disk: Disk, path: str, topic_id: UUID) -> bool:
+async def keep_soon(
+    log: Log, partition: TopicPartition, directory: LogDirectory, errors: UnexpectedErrors
+) -> None:
+    """Make a new log's directory durable, few of them at once: clients' flushes go on between."""
     try:
-        return await load_topic_id(disk, path, None) not in (None, topic_id)
-    except CorruptDataError:
-        return True
+        async with directory.keeping:
+            await log.keep()
+    except RefusedError:
+        pass  # the log went, or failed, which its directory knows
+    except Exception as error:
+        errors.note("new log", partition, error)
+
+
+async def _is_whole(disk: Disk, path: str, topic_id: UUID) -> bool:
+    """Return whether a directory says that it is the topic's; False where its making was cut off.
+
+    Raises RefusedError or CorruptDataError if it is not the topic's.
+    """
+    file = f"{path}/{PARTITION_METADATA}"
+    if not disk.exists(file) or is_unfinished(await disk.read_file(file)):
+        return False
+    return await load_topic_id(disk, path, topic_id) == topic_id
 
 
 async def free_name(

@@ -33,7 +33,7 @@ from ottla.storage.files import LOG, PARTITION_METADATA, file_name, offsets_of
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
-from ottla.storage.partition_metadata import decode_partition_metadata
+from ottla.storage.partition_metadata import decode_partition_metadata, is_unfinished
 from ottla.storage.recovery import Progress, load_topic_id
 from ottla.storage.recovery_processes_driver import (
     MAY_START_PROCESSES,
@@ -331,9 +331,10 @@ async def _opened(
 
 async def _topic_id_of(view: DirectoryView) -> UUID | None:
     try:
-        return decode_partition_metadata(await view.read_file(PARTITION_METADATA))
+        data = await view.read_file(PARTITION_METADATA)
     except FileNotFoundError:
         return None
+    return None if is_unfinished(data) else decode_partition_metadata(data)
 
 
 async def set_stray_aside(

@@ -209,6 +209,15 @@ class Segment:
             waited_ms = now_ms - self.created_ms
         return waited_ms > config.segment_ms - self.jitter_ms
 
+    def has_no_room(self, *, size: int, last_offset: int) -> bool:
+        """Return whether a batch cannot lie here, whatever the settings say.
+
+        A new log rolls for nothing else before its directory is durable: a power loss might keep
+        the name of a later segment and not that of the first.
+        """
+        is_far = last_offset - self.base_offset >= SEGMENT_OFFSETS_MAX
+        return is_far or self.size_bytes + size > INT32_MAX
+
     def write(self, chunks: list[Chunk]) -> None:
         """Write bytes after the last batch; they count once `note_batch` was told of them."""
         self.file.pwrite(self.size_bytes, chunks)

@@ -63,6 +63,7 @@ class Operator:
     async def add(self, at: TopicPartition, config: LogConfig = COMPACTED) -> Log:
         """Make a log with values of four keys, all in the active segment."""
         log = await self.logs.create(at, UUID(int=1 + sum(map(ord, at.topic))), config)
+        await log.keep()
         for number in range(60):
             self.append(log, b"k%d" % (number % 4), b"v%d" % number)
         return log
@@ -170,6 +171,7 @@ async def test_what_is_not_decided_or_too_young_is_named(autojump_clock: MockClo
         assert young.note == "records from offset 0 on are younger than min.compaction.lag.ms"
 
         undecided = await operator.logs.create(B0, UUID(int=9), COMPACTED)
+        await undecided.keep()
         batch = build_batch([(1, b"k", b"v")])
         undecided.append_as_leader(
             memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=100_000

@@ -133,6 +133,7 @@ async def filled(
 ) -> Log:
     """Values of four keys over several segments, the closed ones flushed."""
     log = await logs.create(partition, topic_id, COMPACTED)
+    await log.keep()
     for number in range(count):
         append(log, b"k%d" % (number % 4), b"v%d" % number)
     await log.flush(log.unflushed_roll_offset)
@@ -233,6 +234,7 @@ async def test_a_topic_that_is_deleted_while_it_is_cleaned_leaves_nothing_to_its
         await logs.delete(A0)
         assert runner.ended_count == 1
         log = await logs.create(A0, OTHER_ID, COMPACTED)
+        await log.keep()
 
         assert not [name for name in await disk.listdir("/one/a-0") if ".cleaned" in name]
         assert log.first_dirty_offset == 0
@@ -556,6 +558,7 @@ async def test_transactions_that_a_start_has_not_read_yet_hinder_no_cleaning(
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
         log = await logs.create(A0, TOPIC_ID, COMPACTED)
+        await log.keep()
         for number in range(20):
             batch = build_batch(
                 [(1, b"k", b"v")],

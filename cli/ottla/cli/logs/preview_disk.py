@@ -355,6 +355,9 @@ class PreviewDisk:
         """Raise OSError: a recovery makes no directories."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
+    async def keep_directory(self, path: str, names: Sequence[str]) -> None:
+        """Do nothing: nothing here is durable."""
+
     async def remove_tree(self, path: str) -> None:
         """Remove a directory and all it holds."""
         with suppress(FileNotFoundError):

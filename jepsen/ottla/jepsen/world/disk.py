@@ -11,6 +11,7 @@ crashes a node also cancels its tasks, so nothing of the old process writes on.
 import errno
 import posixpath
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 from ottla.jepsen.world.disk_faults import DiskFault, DiskFaults, DiskOperation
 from ottla.jepsen.world.inode import Inode, Write
@@ -392,13 +393,20 @@ class SimulatedDisk:
             directory = node
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a directory durably, with files in it, in the real disk's steps."""
+        """Make a directory with files in it, in the real disk's steps."""
         await self.makedirs(path)
         for name, data in files.items():
+            file = self.open(f"{path}/{name}", create=True)
             if data:
-                await self.write_atomically(f"{path}/{name}", data)
-            else:
-                self.open(f"{path}/{name}", create=True).close()
+                file.pwrite(0, [data])
+            file.close()
+            await self._wait(path)
+
+    async def keep_directory(self, path: str, names: Sequence[str]) -> None:
+        """Make a directory durable, in the real disk's steps."""
+        for name in names:
+            with closing(self.open(f"{path}/{name}")) as file:
+                await self.fsync(file)
         await self.fsync_directory(path)
         await self.fsync_directory(posixpath.dirname(path))
 

@@ -316,6 +316,7 @@ async def a_directory_is_made_with_its_files(disk: Disk, root: str) -> None:
     assert await disk.listdir(f"{root}/a") == ["empty", "more", "named"]
     assert await disk.read_file(f"{root}/a/named") == b"bytes"
     assert await disk.read_file(f"{root}/a/empty") == b""
+    await disk.keep_directory(f"{root}/a", ("named",))
 
 
 async def idle_unflushed_files_are_flushed(disk: Disk, root: str) -> None:

@@ -1,0 +1,120 @@
+"""A new log's directory: made at once, durable a moment later, and what a death between leaves."""
+
+from dataclasses import replace
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ottla.model.errors import RefusedError
+from tests.storage.test_log_manager import (
+    A0,
+    CONFIG,
+    TOPIC_ID,
+    append,
+    formatted_disk,
+    found,
+    recovered,
+)
+
+
+class SlowNursery:
+    """A nursery whose tasks never get their turn."""
+
+    cancel_scope = trio.CancelScope()
+
+    def start_soon(self, *arguments: object) -> None:
+        """Forget what is asked for."""
+
+
+async def test_what_was_flushed_survives_a_power_loss_right_after_the_creation(
+    autojump_clock: MockClock,
+) -> None:
+    """The directory is made durable behind its back; no flush of the log is over before that."""
+    for seed in range(40):
+        disk = await formatted_disk(seed=seed)
+        async with recovered(disk) as logs:
+            logs.nursery = SlowNursery()
+            log = await logs.create(A0, TOPIC_ID, CONFIG)
+            append(log, b"flushed")
+            await log.flush()
+            append(log, b"not flushed")
+            disk.crash()
+        async with recovered(disk) as logs:
+            again = found(logs, A0)
+            assert again.topic_id == TOPIC_ID
+            assert again.end_offset >= 1
+
+
+async def test_a_power_loss_right_after_the_creation_leaves_no_partition_offline(
+    autojump_clock: MockClock,
+) -> None:
+    """Any part of the new directory may be there: it is the partition's, or it is set aside."""
+    ends = set[bool]()
+    for seed in range(60):
+        disk = await formatted_disk("/one", seed=seed)
+        async with recovered(disk, "/one") as logs:
+            logs.nursery = SlowNursery()
+            append(await logs.create(A0, TOPIC_ID, replace(CONFIG, segment_bytes=200)), b"x")
+            for _ in range(5):
+                append(found(logs, A0), b"x" * 40)
+            disk.crash()
+        async with recovered(disk, "/one") as logs:
+            assert not logs.offline
+            ends.add(logs.get(A0) is not None)
+            log = await logs.create(A0, TOPIC_ID, CONFIG)
+            assert log.log_start_offset == 0
+            append(log, b"again")
+    assert ends == {True, False}
+
+
+async def test_a_kill_right_after_the_creation_loses_nothing(autojump_clock: MockClock) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        logs.nursery = SlowNursery()
+        append(await logs.create(A0, TOPIC_ID, CONFIG), b"x")
+        disk.kill()
+    async with recovered(disk, "/one") as logs:
+        assert (found(logs, A0).topic_id, found(logs, A0).end_offset) == (TOPIC_ID, 1)
+
+
+async def test_a_log_rolls_only_when_its_directory_is_durable(autojump_clock: MockClock) -> None:
+    """A power loss might keep the name of a later segment, and not that of the first."""
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await logs.create(A0, TOPIC_ID, replace(CONFIG, segment_bytes=200))
+        for _ in range(3):
+            append(log, b"x" * 80)
+        assert log.segment_count == 1
+        await trio.sleep(1)
+        append(log, b"x" * 80)
+        assert log.segment_count == 2
+
+
+async def test_a_clean_stop_makes_an_empty_new_log_durable(autojump_clock: MockClock) -> None:
+    for seed in range(10):
+        disk = await formatted_disk("/one", seed=seed)
+        async with recovered(disk, "/one") as logs:
+            logs.nursery = SlowNursery()
+            await logs.create(A0, TOPIC_ID, CONFIG)
+            await logs.shutdown_cleanly(1)
+        disk.crash()
+        async with recovered(disk, "/one") as logs:
+            assert found(logs, A0).topic_id == TOPIC_ID
+
+
+async def test_a_creation_that_was_cut_off_is_finished_by_the_next_try(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        disk.capacity_bytes = disk.used_bytes + 10
+        with pytest.raises(RefusedError):
+            await logs.create(A0, TOPIC_ID, CONFIG)
+        disk.capacity_bytes = None
+        append(await logs.create(A0, TOPIC_ID, CONFIG), b"x")
+        assert not [name for name in await disk.listdir("/one") if name.endswith("-stray")]
+        await trio.sleep(1)
+    disk.crash()
+    async with recovered(disk, "/one") as logs:
+        assert found(logs, A0).topic_id == TOPIC_ID
