@@ -1,6 +1,7 @@
 """A new log's directory: made at once, durable a moment later, and what a death between leaves."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 import trio
@@ -27,6 +28,11 @@ class SlowNursery:
         """Forget what is asked for."""
 
 
+def slow_nursery() -> trio.Nursery:
+    """Return a nursery in which no log's directory becomes durable."""
+    return cast(trio.Nursery, SlowNursery())
+
+
 async def test_what_was_flushed_survives_a_power_loss_right_after_the_creation(
     autojump_clock: MockClock,
 ) -> None:
@@ -34,7 +40,7 @@ async def test_what_was_flushed_survives_a_power_loss_right_after_the_creation(
     for seed in range(40):
         disk = await formatted_disk(seed=seed)
         async with recovered(disk) as logs:
-            logs.nursery = SlowNursery()
+            logs.nursery = slow_nursery()
             log = await logs.create(A0, TOPIC_ID, CONFIG)
             append(log, b"flushed")
             await log.flush()
@@ -54,7 +60,7 @@ async def test_a_power_loss_right_after_the_creation_leaves_no_partition_offline
     for seed in range(60):
         disk = await formatted_disk("/one", seed=seed)
         async with recovered(disk, "/one") as logs:
-            logs.nursery = SlowNursery()
+            logs.nursery = slow_nursery()
             append(await logs.create(A0, TOPIC_ID, replace(CONFIG, segment_bytes=200)), b"x")
             for _ in range(5):
                 append(found(logs, A0), b"x" * 40)
@@ -71,7 +77,7 @@ async def test_a_power_loss_right_after_the_creation_leaves_no_partition_offline
 async def test_a_kill_right_after_the_creation_loses_nothing(autojump_clock: MockClock) -> None:
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
-        logs.nursery = SlowNursery()
+        logs.nursery = slow_nursery()
         append(await logs.create(A0, TOPIC_ID, CONFIG), b"x")
         disk.kill()
     async with recovered(disk, "/one") as logs:
@@ -95,7 +101,7 @@ async def test_a_clean_stop_makes_an_empty_new_log_durable(autojump_clock: MockC
     for seed in range(10):
         disk = await formatted_disk("/one", seed=seed)
         async with recovered(disk, "/one") as logs:
-            logs.nursery = SlowNursery()
+            logs.nursery = slow_nursery()
             await logs.create(A0, TOPIC_ID, CONFIG)
             await logs.shutdown_cleanly(1)
         disk.crash()
@@ -118,3 +124,21 @@ async def test_a_creation_that_was_cut_off_is_finished_by_the_next_try(
     disk.crash()
     async with recovered(disk, "/one") as logs:
         assert found(logs, A0).topic_id == TOPIC_ID
+
+
+async def test_what_is_flushed_after_a_kill_survives_a_power_loss(
+    autojump_clock: MockClock,
+) -> None:
+    """The next process finds a directory that only memory may have."""
+    for seed in range(40):
+        disk = await formatted_disk("/one", seed=seed)
+        async with recovered(disk, "/one") as logs:
+            logs.nursery = slow_nursery()
+            append(await logs.create(A0, TOPIC_ID, CONFIG), b"x")
+            disk.kill()
+        async with recovered(disk, "/one") as logs:
+            append(found(logs, A0), b"y")
+            await found(logs, A0).flush()
+            disk.crash()
+        async with recovered(disk, "/one") as logs:
+            assert found(logs, A0).end_offset == 2

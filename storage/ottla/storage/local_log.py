@@ -489,7 +489,7 @@ class LocalLog(LogFailures):
         None while the log is truncated or cleaned, or is new: the next round comes.
         """
         self._check_online()
-        if self._is_cutting or self.is_being_cleaned or not self.names.is_kept:
+        if self._is_cutting or self.is_being_cleaned or self.names.is_new:
             return 0
         count = deletable_count(
             self._segments,

@@ -358,7 +358,7 @@ class Log(ReadableLog):
         segment = self._active
         if segment.should_roll(
             config, size=size, max_timestamp=max_timestamp, last_offset=last_offset, now_ms=now_ms
-        ) and (self.names.is_kept or segment.has_no_room(size=size, last_offset=last_offset)):
+        ) and (not self.names.is_new or segment.has_no_room(size=size, last_offset=last_offset)):
             segment = self._roll(self.base_of_next(placed[0][1], last_offset), now_ms)
         try:
             segment.write(chunks)

@@ -2,7 +2,8 @@
 
 A new log's directory is made durable behind its back, as Kafka does it with the file of the topic's
 id: an empty log that a power loss takes is made again.  Until then no flush of the log is over, so
-that nothing is called flushed which a power loss may take with its directory.
+that nothing is called flushed which a power loss may take with its directory; nor, where the
+process is killed before, one of those that come after it.
 """
 
 from ottla.storage.disk_seam import Disk
@@ -12,13 +13,16 @@ from ottla.storage.files import PARTITION_METADATA
 class LogNames:
     """The names in one log's directory."""
 
-    __slots__ = ("_disk", "_path", "_synced_count", "change_count", "is_kept")
+    __slots__ = ("_disk", "_path", "_synced_count", "change_count", "is_kept", "is_new")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.change_count = 1
         """Counts what gives the directory new names, so that a flush knows which are durable."""
         self.is_kept = True
-        """Whether the directory itself is durable; of a new log it is not."""
+        """Whether the directory itself is durable: not a new log's, nor one's that only memory may
+        have, since its process was killed before the log's first flush."""
+        self.is_new = False
+        """Whether not even the names in the directory are durable."""
         self._disk = disk
         self._path = path
         self._synced_count = 0
@@ -39,5 +43,5 @@ class LogNames:
                 await self._disk.fsync_directory(self._path)
             else:
                 await self._disk.keep_directory(self._path, (PARTITION_METADATA,))
-                self.is_kept = True
+                self.is_kept, self.is_new = True, False
             self._synced_count = max(self._synced_count, change_count)

@@ -73,7 +73,7 @@ async def make_log(
         rng=rng,
         view=view,
     )
-    log.names.is_kept = False
+    log.names.is_kept, log.names.is_new = False, True
     return log
 
 

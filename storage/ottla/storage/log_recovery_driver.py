@@ -294,6 +294,8 @@ async def _recover_log(
         _LOGGER.error("%s is offline: %s", path, error.where)
         found.corrupt[partition] = error.where
         return
+    if not directory.was_clean and not recovery_point:
+        log.names.is_kept = False  # only memory may have it; the names in it are durable by now
     high_watermark = checkpointed(HIGH_WATERMARK_FILE)
     if high_watermark is not None:
         log.update_high_watermark(min(high_watermark, log.end_offset))
