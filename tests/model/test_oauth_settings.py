@@ -4,7 +4,7 @@ import pytest
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
-from ottla.model.settings.client_security import login_of
+from ottla.model.settings.client_security import access_of, login_of
 from ottla.model.settings.jaas import OAUTHBEARER_MODULE
 from ottla.model.settings.oauth import UNSECURED_VALIDATOR, VALIDATOR, OAuthGrant
 from ottla.model.settings.tls import TlsConfig
@@ -85,6 +85,11 @@ REFUSED = [
         f"{JWKS}: is set, and no listener has the mechanism OAUTHBEARER",
     ),
     ({**KEYS, **EXPECTED, "sasl.login.read.timeout.ms": "1"}, "sasl.login.read.timeout.ms: is set"),
+    (
+        {**KEYS, **EXPECTED, "sasl.login.refresh.window.factor": "0.9"},
+        "sasl.login.refresh.window.factor: is set, and a token is asked for at the first login "
+        "after 80 % of its life",
+    ),
     ({**KEYS, **EXPECTED, **BETWEEN}, f"{TOKEN_URL}: is not set; a login by OAUTHBEARER needs"),
     (
         {**KEYS, **EXPECTED, **BETWEEN, TOKEN_URL: "https://other.example/token"},
@@ -203,3 +208,14 @@ def test_a_client_may_list_where_its_tokens_come_from() -> None:
     assert login_of(texts | {URLS: f"{URL},https://issuer.example/token"}) is not None
     with pytest.raises(ConfigError, match=r"has a URL that .* does not list"):
         login_of(texts | {URLS: URL})
+
+
+@pytest.mark.parametrize("what", ["window.factor", "window.jitter", "min.period.seconds"])
+def test_a_client_is_told_why_the_renewal_of_tokens_is_no_setting(what: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        access_of({f"sasl.login.refresh.{what}": "0.8"})
+    assert str(caught.value) == (
+        f"sasl.login.refresh.{what}: is set, and a token is asked for at the first login after "
+        "80 % of its life, which cannot be set; there is no thread that renews tokens by a "
+        "schedule; take it out"
+    )

@@ -1,8 +1,10 @@
 """GET /metrics over real sockets."""
 
 import gzip
+import ssl
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from typing import Any, cast
 from urllib.request import Request, urlopen
 
 import pytest
@@ -10,11 +12,15 @@ import trio
 import trio.testing
 
 from ottla.model.errors import ConfigError, ProtocolError
+from ottla.model.settings.tls import TlsConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.metrics_http_driver import (
     ANSWER_PATIENCE_S,
     CONNECTION_COUNT_MAX,
+    IDLE_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
     MetricsServer,
+    MetricsTls,
     parse_head,
     serve_metrics,
 )
@@ -107,6 +113,73 @@ async def test_a_request_without_an_end_is_given_up(port: int) -> None:
     said = await ask(port, b"GET /metrics HTTP/1.1\r\n" + b"x: y\r\n" * 4_000)
 
     assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+Authority = Any  # the class of the fixture, in tests/conftest.py
+
+
+@pytest.fixture(params=["http", "https"])
+async def slow_client(
+    request: pytest.FixtureRequest,
+    nursery: trio.Nursery,
+    authority: Authority,
+) -> trio.abc.Stream:
+    """A client's end of a connection, over memory."""
+    here, there = trio.testing.memory_stream_pair()
+    tls, stream = None, cast(trio.abc.Stream, here)
+    if request.param == "https":
+        file = authority.issue(HOST)
+        tls = MetricsTls(TlsConfig(certificate_location=str(file)))
+        context = ssl.create_default_context(cafile=str(authority.file))
+        stream = trio.SSLStream(here, context, server_hostname=HOST, https_compatible=True)
+    server = MetricsServer(lambda: iter(TEXT[:1]), UnexpectedErrors(), tls=tls)
+    nursery.start_soon(server.serve, there)
+    return stream
+
+
+async def dripped(stream: trio.abc.Stream, data: bytes, *, pause_s: float = 1.0) -> float:
+    """Send one byte after the other until the server hangs up; return the seconds that took."""
+    begun_s = trio.current_time()
+    for at in range(len(data)):
+        try:
+            await stream.send_all(data[at : at + 1])
+        except trio.BrokenResourceError:
+            return trio.current_time() - begun_s
+        await trio.sleep(pause_s)
+    raise AssertionError("the server took it all")
+
+
+async def test_a_request_that_comes_byte_by_byte_is_given_up_at_its_deadline(
+    slow_client: trio.abc.Stream, autojump_clock: trio.testing.MockClock
+) -> None:
+    head = b"GET /metrics HTTP/1.1\r\n" + b"x: y\r\n" * 100
+    assert await dripped(slow_client, head) <= REQUEST_TIMEOUT_S + 1
+
+
+async def test_so_is_the_next_request_of_a_connection_from_its_first_byte_on(
+    slow_client: trio.abc.Stream, autojump_clock: trio.testing.MockClock
+) -> None:
+    await slow_client.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+    said = b""
+    while not said.endswith(b"0\r\n\r\n"):
+        said += (piece := bytes(await slow_client.receive_some()))
+        assert piece, said
+    await trio.sleep(IDLE_TIMEOUT_S - 1)
+    head = b"GET /metrics HTTP/1.1\r\n" + b"x: y\r\n" * 100
+    assert REQUEST_TIMEOUT_S <= await dripped(slow_client, head) <= REQUEST_TIMEOUT_S + 1
+
+
+async def test_a_handshake_that_comes_byte_by_byte_is_given_up_too(
+    nursery: trio.Nursery, authority: Authority, autojump_clock: trio.testing.MockClock
+) -> None:
+    here, there = trio.testing.memory_stream_pair()
+    tls = MetricsTls(TlsConfig(certificate_location=str(authority.issue(HOST))))
+    nursery.start_soon(MetricsServer(render, UnexpectedErrors(), tls=tls).serve, there)
+    said = ssl.MemoryBIO()
+    hello = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), said, server_hostname=HOST)
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    assert await dripped(here, said.read()) <= REQUEST_TIMEOUT_S + 1
 
 
 async def test_who_asks_for_nothing_makes_room_for_who_asks(port: int) -> None:

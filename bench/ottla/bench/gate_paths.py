@@ -10,11 +10,11 @@ from dataclasses import replace
 from uuid import UUID
 
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
-from ottla.broker.network.dispatch import ANONYMOUS, principal_of
 from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, MiniBroker, id_of
 from ottla.metadata.acl_table import AclTable
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.acls import (
+    ANONYMOUS,
     WILDCARD,
     AclEntry,
     AclOperation,
@@ -154,7 +154,7 @@ def _guarded(broker: MiniBroker) -> MiniBroker:
             resource_type=ResourceType.TOPIC,
             resource_name=name,
             pattern_type=PatternType.LITERAL,
-            principal=principal_of(ANONYMOUS),
+            principal=ANONYMOUS,
             host=WILDCARD,
             operation=AclOperation.ALL,
             permission=AclPermission.ALLOW,

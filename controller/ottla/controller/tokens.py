@@ -9,7 +9,7 @@ from base64 import urlsafe_b64encode
 from ottla.controller.decision import Context, Decision, decided
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import delegation_token_record, remove_delegation_token_record
-from ottla.model.acls import AclOperation, ResourceType
+from ottla.model.acls import ANONYMOUS, AclOperation, ResourceType
 from ottla.model.delegation_tokens import USER_TYPE, DelegationToken, token_hmac
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT64_MAX
@@ -32,8 +32,6 @@ NAME_CHARS_MAX = 1_024
 
 REMOVALS_MAX = 1_000
 """Tokens removed by one decision."""
-
-ANONYMOUS = "User:ANONYMOUS"
 
 
 def create_token(

@@ -16,6 +16,12 @@ CLUSTER_NAME = "kafka-cluster"
 WILDCARD = "*"
 """As a literal name: every resource of the type; as a host: every host."""
 
+ANONYMOUS_USER = "ANONYMOUS"
+"""The user of clients and nodes that are not authenticated, as Kafka calls it."""
+
+ANONYMOUS = f"User:{ANONYMOUS_USER}"
+"""The principal of these."""
+
 ANY_USER = "User:*"
 """The principal of entries that hold for everyone."""
 

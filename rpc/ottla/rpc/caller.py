@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ottla.model.acls import ANONYMOUS
 from ottla.model.ids import NodeId
 from ottla.model.tls.certificate import Certificate, certificates_in, read_certificate
-
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a caller that is not authenticated, as Kafka calls it."""
 
 NODE_URI = "urn:ottla:node:"
 """Before a node id in a certificate's alternative names."""

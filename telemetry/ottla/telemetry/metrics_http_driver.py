@@ -41,7 +41,8 @@ REQUEST_TIMEOUT_S = 30.0
 """How long a peer may take for its request, or for reading one chunk of the answer."""
 
 IDLE_TIMEOUT_S = 300.0
-"""How long a connection is kept for the next scrape; above every usual interval."""
+"""How long a connection is kept for the first byte of the next scrape; above every usual
+interval."""
 
 GZIP_LEVEL = 1
 """Higher costs more of the loop's time than the network's time it saves."""
@@ -103,7 +104,9 @@ class MetricsTls:
         self._files = ChangedFiles(config.files)
         self._context = server_context(config)
 
-    def wrapped(self, stream: trio.SocketStream) -> "trio.SSLStream[trio.SocketStream]":
+    def wrapped(
+        self, stream: trio.abc.HalfCloseableStream
+    ) -> "trio.SSLStream[trio.abc.HalfCloseableStream]":
         """Return the stream behind TLS; the handshake is made with the first read."""
         if self._files.look():
             try:
@@ -148,7 +151,7 @@ class MetricsServer:
         self._tls = tls
         self._callers: dict[MetricsCaller, None] = {}
 
-    async def serve(self, socket: trio.SocketStream) -> None:
+    async def serve(self, socket: trio.abc.HalfCloseableStream) -> None:
         """Answer one connection's requests until it ends."""
         caller = MetricsCaller()
         stream: trio.abc.Stream = socket
@@ -187,11 +190,14 @@ class MetricsServer:
         return True
 
     async def _serve_requests(self, stream: trio.abc.Stream, caller: MetricsCaller) -> None:
-        timeout_s = REQUEST_TIMEOUT_S
         held = bytearray()
+        is_kept = False
         while True:
             caller.turn_to(is_answered=False)
-            with trio.fail_after(timeout_s):
+            if is_kept and not held:
+                with trio.fail_after(IDLE_TIMEOUT_S):
+                    held += await stream.receive_some(HEAD_BYTES_MAX)
+            with trio.fail_after(REQUEST_TIMEOUT_S):
                 head = await _next_head(stream, held)
             if head is None:
                 return
@@ -211,7 +217,7 @@ class MetricsServer:
                 with trio.fail_after(REQUEST_TIMEOUT_S):
                     await _end(stream)
                 return
-            timeout_s = IDLE_TIMEOUT_S
+            is_kept = True
 
     async def _answer(self, stream: trio.abc.Stream, head: Head) -> None:
         fields = [
@@ -316,7 +322,7 @@ async def _refuse(stream: trio.abc.Stream, status: str, fields: str = "") -> Non
 
 async def _end(stream: trio.abc.Stream) -> None:
     """Say that nothing more comes: by TLS's own word, or by the end of the socket's stream."""
-    if isinstance(stream, trio.SocketStream):
+    if isinstance(stream, trio.abc.HalfCloseableStream):
         await stream.send_eof()
     else:
         await stream.aclose()

@@ -9,8 +9,9 @@ import pytest
 from ottla.broker.authentication.illegal_state import register_sasl_apis
 from ottla.broker.authentication.sasl_session import SaslRules, SaslSession
 from ottla.broker.network.connection import Connection, ConnectionLimits
-from ottla.broker.network.dispatch import ANONYMOUS, Dispatcher, Peer, RequestContext
+from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.request_memory import RequestMemory
+from ottla.model.acls import ANONYMOUS_USER
 from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.wire.apis import API_VERSIONS, HEARTBEAT
 from ottla.wire.codec import decode, encode
@@ -155,7 +156,7 @@ def test_a_request_before_the_login_closes_the_connection(
     with pytest.raises(ProtocolError):
         client.send(*frames)
     assert client.users == []
-    assert client.peer.user == ANONYMOUS
+    assert client.peer.user == ANONYMOUS_USER
 
 
 def test_a_wrong_password_is_answered_late_and_then_the_connection_closes(
@@ -247,7 +248,7 @@ def test_a_listener_without_sasl_says_that_nothing_is_to_be_authenticated(
     illegal = ErrorCode.ILLEGAL_SASL_STATE
     assert read(SaslHandshakeResponse, 1, handshake).error_code == illegal
     assert read(SaslAuthenticateResponse, 2, authenticate).error_code == illegal
-    assert client.users == [ANONYMOUS]
+    assert client.users == [ANONYMOUS_USER]
 
 
 def test_a_second_login_is_refused_where_sessions_do_not_end(rules: SaslRules) -> None:

@@ -18,7 +18,8 @@ from ottla.broker.authentication.sasl_session import (
     SaslState,
 )
 from ottla.broker.authentication.scram_server import ScramMechanism
-from ottla.broker.network.dispatch import ANONYMOUS, NotServedYetError, Peer
+from ottla.broker.network.dispatch import NotServedYetError, Peer
+from ottla.model.acls import ANONYMOUS_USER
 from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.model.scram import SCRAM_SHA_256, ScramClient
 from ottla.node.clock_driver import RealRng
@@ -181,7 +182,7 @@ def test_the_user_is_known_after_the_proof_alone(rules: SaslRules) -> None:
     session = session_of(rules)
     for frame in (api_versions(), handshake()):
         session.on_frame(memoryview(frame), NOW)
-        assert session._peer.user == ANONYMOUS
+        assert session._peer.user == ANONYMOUS_USER
         assert not session.is_done
     assert said(session, token(RIGHT)).error_code == 0
     assert session._peer.user == "al"
@@ -191,7 +192,7 @@ def test_the_user_is_known_after_the_proof_alone(rules: SaslRules) -> None:
 
 def test_a_wrong_password_leaves_nobody_behind(rules: SaslRules) -> None:
     session = in_state(rules, SaslState.FAILED)
-    assert session._peer.user == ANONYMOUS
+    assert session._peer.user == ANONYMOUS_USER
     assert not session.is_done
     assert outcome(session, token(RIGHT)) == CLOSE
     assert rules.counts.failures == 1
@@ -360,7 +361,7 @@ def test_no_bytes_make_a_user(frames: list[bytes], is_raw: bool) -> None:
             session.on_frame(memoryview(frame), NOW)
         except ProtocolError:
             break
-    assert session._peer.user == ANONYMOUS
+    assert session._peer.user == ANONYMOUS_USER
     assert not session.is_done
 
 

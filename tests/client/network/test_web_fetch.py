@@ -196,3 +196,39 @@ async def test_a_client_says_by_librdkafkas_key_whom_it_trusts(
     assert login is not None
     assert login.grant is not None
     assert (await granted(login.grant)).value == "token"
+
+
+@pytest.mark.parametrize(
+    "start", ["", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"]
+)
+def test_a_server_that_says_a_byte_now_and_then_is_left_at_the_deadline(start: str) -> None:
+    """Each byte is in time; the head, or the length of a chunk, never ends."""
+    is_over = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        with listener.accept()[0] as accepted:
+            accepted.sendall(start.encode())
+            while not is_over.is_set():
+                try:
+                    accepted.sendall(b"1" if start else b"H")
+                except OSError:
+                    return
+                time.sleep(0.05)
+
+    with socket.create_server((HOST, 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        begun_s = time.monotonic()
+        try:
+            with pytest.raises(WebFetchError, match=r"it takes too long|timed out"):
+                fetch(
+                    f"http://{HOST}:{listener.getsockname()[1]}",
+                    bytes_max=1_000_000,
+                    connect_timeout_s=0.5,
+                    read_timeout_s=0.5,
+                )
+        finally:
+            is_over.set()
+            thread.join()
+    # It would go on for as long as the server does: 65,536 bytes of a line are an hour.
+    assert time.monotonic() - begun_s < 60

@@ -14,6 +14,7 @@ import trio
 from ottla.broker.authorization.questions import may_on_cluster
 from ottla.broker.cluster.alter_loggers import Forwarding
 from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.cluster.woven_results import woven
 from ottla.broker.network.dispatch import Dispatcher, Handler, HandlerResult, RequestContext
 from ottla.broker.network.steps import Answer, StepPace, begun
 from ottla.metadata.records import BROKER_RESOURCE
@@ -197,25 +198,23 @@ class AlterCertificates:
         is_replaced = isinstance(request, AlterConfigsRequest)
         outcome = Replaced if is_replaced else Altered
         rest: Request = type(request)(resources=left, validate_only=request.validate_only)
+        ours = {
+            index: outcome(
+                error_code=refusal.code,
+                error_message=refusal.message,
+                resource_type=resources[index].resource_type,
+                resource_name=resources[index].resource_name,
+            )
+            for index, refusal in refused.items()
+        }
 
         def weave(answer: Any) -> Message:
             if answer is None:
                 answer = (
                     AlterConfigsResponse() if is_replaced else IncrementalAlterConfigsResponse()
                 )
-            others = iter(answer.responses)
-            answer.responses = [
-                outcome(
-                    error_code=refused[index].code,
-                    error_message=refused[index].message,
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
-                )
-                if index in refused
-                else next(others)
-                for index, one in enumerate(resources)
-            ]
-            woven: Message = answer
-            return woven
+            answer.responses = woven(len(resources), ours, answer.responses)
+            result: Message = answer
+            return result
 
         return rest, weave

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ottla.broker.authorization.questions import may
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.cluster.topic_settings import CLUSTER_DEFAULT
+from ottla.broker.cluster.woven_results import woven
 from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -120,10 +121,7 @@ class AlterLoggersApi:
                 yield
 
         def finish(answer: IncrementalAlterConfigsResponse) -> Message:
-            others = iter(answer.responses)
-            answer.responses = [
-                ours[index] if index in ours else next(others) for index in range(len(resources))
-            ]
+            answer.responses = woven(len(resources), ours, answer.responses)
             return finish_all(answer)
 
         if not rest:

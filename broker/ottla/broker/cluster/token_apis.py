@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from ottla.broker.authorization.questions import may
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.cluster.refusals import refuse
-from ottla.broker.network.dispatch import ANONYMOUS, Handler, HandlerResult, RequestContext
+from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.broker.network.steps import Answer, StepPace
-from ottla.model.acls import AclOperation, ResourceType
+from ottla.model.acls import ANONYMOUS_USER, AclOperation, ResourceType
 from ottla.model.delegation_tokens import DelegationToken, token_hmac
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.codec_types import Message
@@ -47,7 +47,7 @@ class DelegationTokenApis:
         return self._described(context, request)
 
     def _refusal(self, context: RequestContext) -> ErrorCode:
-        if context.peer.user == ANONYMOUS or context.peer.is_token_authenticated:
+        if context.peer.user == ANONYMOUS_USER or context.peer.is_token_authenticated:
             return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         if self._secret is None:
             return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

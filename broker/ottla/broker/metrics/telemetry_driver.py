@@ -14,10 +14,11 @@ from ottla.broker.metrics.telemetry_metrics import telemetry_families
 from ottla.broker.metrics.telemetry_tail import TelemetryTail
 from ottla.broker.metrics.telemetry_topic_driver import TelemetryTopic
 from ottla.broker.network.alarm_driver import Alarm
-from ottla.broker.network.dispatch import ANONYMOUS, Dispatcher, principal_of
+from ottla.broker.network.dispatch import Dispatcher
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import CLIENT_METRICS_RESOURCE
+from ottla.model.acls import ANONYMOUS
 from ottla.model.background_driver import keep_running
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
@@ -188,7 +189,7 @@ class ClientTelemetry:
         labels = ClientLabels(
             client_instance_id=instance.id,
             client_id=traits.client_id or "",
-            principal=principal_of(ANONYMOUS),
+            principal=ANONYMOUS,
             software_name=traits.software_name,
             software_version=traits.software_version,
             source_address=traits.source_address,

@@ -32,7 +32,7 @@ from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer, Apart
 from ottla.broker.network.turn_end import TurnEnd
-from ottla.model.acls import AclOperation, ResourceType
+from ottla.model.acls import ANONYMOUS_USER, AclOperation, ResourceType
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB, MIB
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -89,10 +89,6 @@ UNKNOWN_SOFTWARE = "unknown"
 """What a client is called that has not said what it is, as Kafka calls it."""
 
 
-ANONYMOUS = "ANONYMOUS"
-"""The user of clients that are not authenticated, as Kafka calls it."""
-
-
 @lru_cache(maxsize=1_024)
 def principal_of(user: str) -> str:
     """Return a user as Kafka writes a principal."""
@@ -109,7 +105,7 @@ class Peer:
     peer_port: int
     local_host: str
     local_port: int
-    user: str = ANONYMOUS
+    user: str = ANONYMOUS_USER
     """Who the client is, as far as it has been authenticated."""
     is_token_authenticated: bool = False
     """Whether that was by a delegation token."""

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from email.message import Message as Headers
 from functools import partial
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
-from typing import IO, Any
+from io import BufferedReader, RawIOBase
+from socket import socket
+from typing import IO, Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import (
     HTTPHandler,
@@ -47,6 +49,15 @@ class WebFetchError(Exception):
         """Whether the same question would be answered alike."""
 
 
+class _Times(NamedTuple):
+    """How long an answer may take."""
+
+    read_timeout_s: float
+    """For each piece of it."""
+    deadline: float
+    """For all of it, on the monotonic clock."""
+
+
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Headers, newurl: str
@@ -55,16 +66,54 @@ class _NoRedirects(HTTPRedirectHandler):
         return
 
 
+class _TimedInput(RawIOBase):
+    """What a server says, until a deadline: also of a head that comes byte by byte."""
+
+    def __init__(self, sock: socket, read_timeout_s: float, deadline: float) -> None:
+        super().__init__()
+        self._sock = sock
+        self._file = sock.makefile("rb", buffering=0)
+        self._read_timeout_s = read_timeout_s
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read some bytes.  Raises TimeoutError where none come in time."""
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("it takes too long")
+        self._sock.settimeout(min(left_s, self._read_timeout_s))
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _TimedAnswer(HTTPResponse):
+    """An answer that is read until a deadline."""
+
+    def __init__(
+        self, sock: socket, *arguments: Any, read_timeout_s: float, deadline: float, **options: Any
+    ) -> None:
+        super().__init__(sock, *arguments, **options)
+        unbounded, self.fp = self.fp, BufferedReader(_TimedInput(sock, read_timeout_s, deadline))
+        unbounded.close()
+
+
 class _PlainConnection(HTTPConnection):
     """A connection whose answers may take another time than its beginning."""
 
-    def __init__(self, host: str, *, read_timeout_s: float, **options: Any) -> None:
+    def __init__(self, host: str, *, times: "_Times", **options: Any) -> None:
         super().__init__(host, **options)
-        self._read_timeout_s = read_timeout_s
+        self._times = times
+        self.response_class: Any = partial(_TimedAnswer, **times._asdict())
 
     def connect(self) -> None:
         super().connect()
-        self.sock.settimeout(self._read_timeout_s)
+        self.sock.settimeout(self._times.read_timeout_s)
 
 
 class _EncryptedConnection(_PlainConnection, HTTPSConnection):
@@ -72,20 +121,18 @@ class _EncryptedConnection(_PlainConnection, HTTPSConnection):
 
 
 class _Plain(HTTPHandler):
-    def __init__(self, read_timeout_s: float) -> None:
+    def __init__(self, times: _Times) -> None:
         super().__init__()
-        self._make: Any = partial(_PlainConnection, read_timeout_s=read_timeout_s)
+        self._make: Any = partial(_PlainConnection, times=times)
 
     def http_open(self, req: Request) -> HTTPResponse:
         return self.do_open(self._make, req)
 
 
 class _Encrypted(HTTPSHandler):
-    def __init__(self, read_timeout_s: float, context: ssl.SSLContext) -> None:
+    def __init__(self, times: _Times, context: ssl.SSLContext) -> None:
         super().__init__(context=context)
-        self._make: Any = partial(
-            _EncryptedConnection, read_timeout_s=read_timeout_s, context=context
-        )
+        self._make: Any = partial(_EncryptedConnection, times=times, context=context)
 
     def https_open(self, req: Request) -> HTTPResponse:
         return self.do_open(self._make, req)
@@ -111,9 +158,8 @@ def fetch(
         # machine itself (http://), which is not encrypted.
         proxies = ProxyHandler({} if url.startswith("http:") else None)
         context = ssl.create_default_context() if tls is None else client_context(tls)
-        opener = build_opener(
-            _NoRedirects, proxies, _Plain(read_timeout_s), _Encrypted(read_timeout_s, context)
-        )
+        times = _Times(read_timeout_s, deadline)
+        opener = build_opener(_NoRedirects, proxies, _Plain(times), _Encrypted(times, context))
         asked = Request(url, data=body, headers=dict(headers or {}))
         with opener.open(asked, timeout=connect_timeout_s) as answer:
             return _bounded(answer, bytes_max, deadline)

@@ -13,17 +13,18 @@ from ottla.model.settings.oauth import (
     ALLOWED_URLS,
     CLIENT_ID,
     CLIENT_SECRET,
-    CONNECT_TIMEOUT,
     JWT_RETRIEVERS,
     LOGIN_HANDLER,
     LOGIN_HANDLERS,
+    LOGIN_REFRESH_KEYS,
+    LOGIN_REFRESH_REASON,
     PREFIX,
-    READ_TIMEOUT,
-    RETRY_BACKOFF,
-    RETRY_BACKOFF_MAX,
-    TIMEOUT_MS_MAX,
     TOKEN_URL,
+    connect_timeout_setting,
     grant_of,
+    read_timeout_setting,
+    retry_backoff_max_setting,
+    retry_backoff_setting,
 )
 from ottla.model.settings.sasl import (
     MODULES,
@@ -135,36 +136,10 @@ class ClientSecurity(ClientTls):
         "environment's OTTLA_OAUTHBEARER_ALLOWED_URLS holds for a whole process besides, as "
         "Kafka's property of the JVM does.",
     )
-    sasl_login_connect_timeout_ms: int | None = setting(
-        None,
-        key=CONNECT_TIMEOUT,
-        kind=SettingKind.INT,
-        at_least=1,
-        at_most=TIMEOUT_MS_MAX,
-        doc="How long a connection to the token URL may take; 10 s if not set.",
-    )
-    sasl_login_read_timeout_ms: int | None = setting(
-        None,
-        key=READ_TIMEOUT,
-        kind=SettingKind.INT,
-        at_least=1,
-        at_most=TIMEOUT_MS_MAX,
-        doc="How long the token URL may take to answer; 10 s if not set.",
-    )
-    sasl_login_retry_backoff_ms: int = setting(
-        100,
-        key=RETRY_BACKOFF,
-        kind=SettingKind.LONG,
-        at_least=1,
-        doc="The wait after a first failure to get a token; it doubles with each one.",
-    )
-    sasl_login_retry_backoff_max_ms: int = setting(
-        10_000,
-        key=RETRY_BACKOFF_MAX,
-        kind=SettingKind.LONG,
-        at_least=0,
-        doc="How long after the first failure a token is asked for again.",
-    )
+    sasl_login_connect_timeout_ms: int | None = connect_timeout_setting()
+    sasl_login_read_timeout_ms: int | None = read_timeout_setting()
+    sasl_login_retry_backoff_ms: int = retry_backoff_setting()
+    sasl_login_retry_backoff_max_ms: int = retry_backoff_max_setting()
     https_ca_location: str | None = setting(
         None,
         key="https.ca.location",
@@ -283,6 +258,8 @@ def access_of(texts: Mapping[str, str]) -> ClientAccess:
         reason = reason_tls_refused(key, texts[key])
         if reason is not None:
             raise ConfigError(key, f"is set, and {reason}; take it out")
+        if key in LOGIN_REFRESH_KEYS:
+            raise ConfigError(key, f"is set, and {LOGIN_REFRESH_REASON}; take it out")
         raise ConfigError(key, "is no setting of a client's login that can be honoured")
     return ClientAccess(security.login(), security.tls(spellings))
 

@@ -54,6 +54,15 @@ READ_TIMEOUT = "sasl.login.read.timeout.ms"
 RETRY_BACKOFF = "sasl.login.retry.backoff.ms"
 RETRY_BACKOFF_MAX = "sasl.login.retry.backoff.max.ms"
 JAAS_CONFIG = "sasl.jaas.config"
+LOGIN_REFRESH_KEYS = tuple(
+    f"sasl.login.refresh.{what}"
+    for what in ("window.factor", "window.jitter", "min.period.seconds", "buffer.seconds")
+)
+LOGIN_REFRESH_REASON = (
+    "a token is asked for at the first login after 80 % of its life, which cannot be set; there is "
+    "no thread that renews tokens by a schedule"
+)
+"""Why Kafka's settings of the renewal of tokens are refused."""
 TIMEOUT_MS_MAX = 300_000
 """A server that answers no sooner is as good as none."""
 ENDPOINT_TLS_KEYS = TLS_KEYS - {
@@ -77,6 +86,55 @@ def parse_url(text: str) -> str:
     if not (is_remote or is_file) or found.username or found.password or found.fragment:
         raise ValueError(text)
     return text
+
+
+# How long tokens are waited for: settings of clients, and of brokers that log in at each other.
+
+
+def connect_timeout_setting() -> Any:
+    """Declare `sasl.login.connect.timeout.ms`."""
+    return setting(
+        None,
+        key=CONNECT_TIMEOUT,
+        kind=SettingKind.INT,
+        at_least=1,
+        at_most=TIMEOUT_MS_MAX,
+        doc="How long a connection to the token URL may take; 10 s if not set.",
+    )
+
+
+def read_timeout_setting() -> Any:
+    """Declare `sasl.login.read.timeout.ms`."""
+    return setting(
+        None,
+        key=READ_TIMEOUT,
+        kind=SettingKind.INT,
+        at_least=1,
+        at_most=TIMEOUT_MS_MAX,
+        doc="How long the token URL may take to answer; 10 s if not set.",
+    )
+
+
+def retry_backoff_setting() -> Any:
+    """Declare `sasl.login.retry.backoff.ms`."""
+    return setting(
+        100,
+        key=RETRY_BACKOFF,
+        kind=SettingKind.LONG,
+        at_least=1,
+        doc="The wait after a first failure to get a token; it doubles with each one.",
+    )
+
+
+def retry_backoff_max_setting() -> Any:
+    """Declare `sasl.login.retry.backoff.max.ms`."""
+    return setting(
+        10_000,
+        key=RETRY_BACKOFF_MAX,
+        kind=SettingKind.LONG,
+        at_least=0,
+        doc="How long after the first failure a token is asked for again.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,36 +254,10 @@ class OAuthSettings:
     scope: str | None = setting(
         None, key=f"{PREFIX}scope", kind=SettingKind.STRING, doc="The scope to ask for."
     )
-    connect_timeout_ms: int | None = setting(
-        None,
-        key=CONNECT_TIMEOUT,
-        kind=SettingKind.INT,
-        at_least=1,
-        at_most=TIMEOUT_MS_MAX,
-        doc="How long a connection to the token URL may take; 10 s if not set.",
-    )
-    read_timeout_ms: int | None = setting(
-        None,
-        key=READ_TIMEOUT,
-        kind=SettingKind.INT,
-        at_least=1,
-        at_most=TIMEOUT_MS_MAX,
-        doc="How long the token URL may take to answer; 10 s if not set.",
-    )
-    retry_backoff_ms: int = setting(
-        100,
-        key=RETRY_BACKOFF,
-        kind=SettingKind.LONG,
-        at_least=1,
-        doc="The wait after a first failure to get a token; it doubles with each one.",
-    )
-    retry_backoff_max_ms: int = setting(
-        10_000,
-        key=RETRY_BACKOFF_MAX,
-        kind=SettingKind.LONG,
-        at_least=0,
-        doc="How long after the first failure a token is asked for again.",
-    )
+    connect_timeout_ms: int | None = connect_timeout_setting()
+    read_timeout_ms: int | None = read_timeout_setting()
+    retry_backoff_ms: int = retry_backoff_setting()
+    retry_backoff_max_ms: int = retry_backoff_max_setting()
     allowed_urls: tuple[str, ...] = setting(
         (),
         key=ALLOWED_URLS,

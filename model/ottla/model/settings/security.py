@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import ListenAddress
 from ottla.model.settings.node_tls import CONTROLLER_LISTENER_NAMES, listed_names
-from ottla.model.settings.oauth import ALLOWED_URLS
+from ottla.model.settings.oauth import ALLOWED_URLS, LOGIN_REFRESH_KEYS, LOGIN_REFRESH_REASON
 from ottla.model.settings.sasl import (
     FAILURE_DELAY_MS,
     LISTENER_PREFIX,
@@ -58,6 +58,7 @@ REFUSED_PREFIXES: Mapping[str, str] = {
 """Families of settings that are refused, each with the reason."""
 
 REFUSED_KEYS: Mapping[str, str] = {
+    **dict.fromkeys(LOGIN_REFRESH_KEYS, LOGIN_REFRESH_REASON),
     "principal.builder.class": _NO_PRINCIPALS,
     "security.providers": "TLS is OpenSSL's here, and the JVM's providers have no part in it",
     "org.apache.kafka.sasl.oauthbearer.allowed.files": f"files are listed in {ALLOWED_URLS}, as "

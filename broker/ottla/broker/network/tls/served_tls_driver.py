@@ -9,8 +9,8 @@ another host's is not taken up.
 import ssl
 from collections.abc import Mapping
 
-from ottla.broker.network.dispatch import ANONYMOUS
 from ottla.broker.network.listener import HandshakeCounts, HandshakeFailedError
+from ottla.model.acls import ANONYMOUS_USER
 from ottla.model.errors import ConfigError
 from ottla.model.settings.tls import (
     ALLOW_DN_CHANGES,
@@ -53,7 +53,7 @@ class ServedTls:
         HandshakeFailedError where no rule maps the certificate.
         """
         if certificate is None or not self._maps_users:
-            return ANONYMOUS
+            return ANONYMOUS_USER
         try:
             subject = subject_of(certificate)
         except ValueError:

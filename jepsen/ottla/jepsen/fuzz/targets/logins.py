@@ -24,9 +24,10 @@ from ottla.broker.authentication.sasl_session import (
     SaslState,
 )
 from ottla.broker.authentication.scram_server import ScramMechanism
-from ottla.broker.network.dispatch import ANONYMOUS, Peer
+from ottla.broker.network.dispatch import Peer
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.target import FuzzTarget, joined, number_of, numbered, parts_of
+from ottla.model.acls import ANONYMOUS_USER
 from ottla.model.errors import CorruptDataError, ProtocolError, RefusedError
 from ottla.model.jwt_claims import ClaimRules, TokenFaultError
 from ottla.model.oauthbearer import (
@@ -137,8 +138,8 @@ def _check_frames(data: bytes) -> None:
         now_ms += 700
         session.on_frame(frame, now_ms)
         is_known = session.state in (SaslState.DONE,) or rules.counts.successes > 0
-        assert (peer.user != ANONYMOUS) == is_known
-        assert peer.user in (ANONYMOUS, "al"), "a user that nothing proves"
+        assert (peer.user != ANONYMOUS_USER) == is_known
+        assert peer.user in (ANONYMOUS_USER, "al"), "a user that nothing proves"
         if session.is_done:
             return
 
