@@ -1,5 +1,5 @@
 # make check, make test, make fix, make docs, make sim (ENGINE=whole SEED=7), make soak, make jepsen,
-# make bench, make bench-gate, make wheel, make test-compiled.
+# make bench, make bench-gate, make test-versions, make wheel, make test-compiled.
 PYTHON ?= .venv/bin/python
 TESTS =
 FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker pipeline jepsen bench cli tests
@@ -14,7 +14,7 @@ JEPSEN ?=
 COMPILED = build/compiled
 
 .PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions jepsen-secure bench \
-  bench-gate wheel compiled-environment test-compiled bench-gate-compiled
+  bench-gate test-versions wheel compiled-environment test-compiled bench-gate-compiled
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -62,6 +62,10 @@ bench:
 bench-gate:
 	$(PYTHON) -m ottla.bench.gate
 
+# A quick form of the suite with Python 3.12 and 3.13, where they are.
+test-versions:
+	TESTS="$(TESTS)" .ci/versions
+
 # A wheel whose hot modules are compiled (docs/compiled.md); for other machines, too, where auditwheel is.
 wheel:
 	rm -rf $(COMPILED)/wheel
@@ -83,6 +87,6 @@ compiled-environment: wheel
 test-compiled: compiled-environment
 	$(COMPILED)/environment/bin/python -m pytest $(TESTS)
 
-# The gate on instructions, of the compiled form: the second column of its table.
+# The gate on instructions, of the compiled form: column `compiled` of its table.
 bench-gate-compiled: compiled-environment
 	$(COMPILED)/environment/bin/python -m ottla.bench.gate --table bench/gate.json

@@ -104,6 +104,25 @@ def test_a_compiled_class_with_slots_has_no_interpreted_base() -> None:
     assert wrong == []
 
 
+def test_no_field_of_a_named_tuple_is_annotated_object() -> None:
+    # The compiler looks for the name among the module's, and the import ends with KeyError.
+    wrong = []
+    for name in MODULES:
+        for node in ast.walk(compiled_tree(name)):
+            if isinstance(node, ast.ClassDef) and any(
+                _is_named(b, "NamedTuple") for b in node.bases
+            ):
+                fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+                wrong += [
+                    f"{name}.{node.name}" for one in fields if _is_named(one.annotation, "object")
+                ]
+    assert wrong == []
+
+
+def _is_named(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_one_name_for_exceptions_of_a_function_has_one_type(name: str) -> None:
     # The compiler gives a local variable one type, and the second handler would raise TypeError.

@@ -5,7 +5,7 @@ first, as a batch of its own, and waits in memory from then on for the transacti
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.broker.groups.effects import Outbox
@@ -39,7 +39,7 @@ class OwnBatch(NamedTuple):
     """Records that are written as batches of their own, for they belong to a transaction."""
 
     data: bytes
-    answer: object
+    answer: Any
     """What is answered when they are committed."""
     on_written: Callable[[], None]
 
