@@ -10,7 +10,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.client.network.tls import LOOKS_AGAIN_AFTER_S, TlsDialer, TlsError, TlsStream
+from ottla.client.network.tls import (
+    LOOKS_AGAIN_AFTER_S,
+    SEND_BYTES,
+    TlsDialer,
+    TlsError,
+    TlsStream,
+)
 from ottla.model.settings.tls import TlsConfig
 
 if TYPE_CHECKING:
@@ -96,6 +102,23 @@ async def test_after_a_send_that_was_cut_short_no_record_follows(
         await stream.send_all(b"third")
     await stream.aclose()
     assert below.to_server.pending == 0
+
+
+async def test_a_send_after_a_close_or_during_it_fails_as_on_a_plain_stream(
+    authority: "CertificateAuthority",
+) -> None:
+    """Found by the world: it was a failure of TLS, "protocol is shutdown"."""
+    server, client = contexts(authority)
+    below = ScriptedStream(server)
+    stream = TlsStream(below, client, "localhost")
+    await stream.shake_hands()
+    async with trio.open_nursery() as nursery:
+        below.on_send = lambda: nursery.start_soon(stream.aclose)
+        with pytest.raises(trio.ClosedResourceError):
+            # The close has its turn before the second of these, or the third.
+            await stream.send_all(bytes(4 * SEND_BYTES))
+    with pytest.raises(trio.ClosedResourceError):
+        await stream.send_all(b"later")
 
 
 @pytest.mark.parametrize("at", ["on_send", "on_receive"])

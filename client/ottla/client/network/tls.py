@@ -179,7 +179,16 @@ TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)
 class TlsStream:
     """An encrypted stream; satisfies the seam `ByteStream`."""
 
-    __slots__ = ("_host", "_is_torn", "_lock", "_received", "_sent", "_stream", "_tls")
+    __slots__ = (
+        "_host",
+        "_is_closed",
+        "_is_torn",
+        "_lock",
+        "_received",
+        "_sent",
+        "_stream",
+        "_tls",
+    )
 
     def __init__(self, stream: ByteStream, context: ssl.SSLContext, host: str) -> None:
         self._stream = stream
@@ -187,6 +196,7 @@ class TlsStream:
         self._received = ssl.MemoryBIO()
         self._sent = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._sent, server_hostname=host)
+        self._is_closed = False
         self._is_torn = False
         # Records leave in the order in which they were made.
         self._lock = trio.Lock()
@@ -224,6 +234,9 @@ class TlsStream:
         view = memoryview(data)
         async with self._lock:
             for at in range(0, len(view), SEND_BYTES):
+                # A close may have come meanwhile, which is no failure of TLS.
+                if self._is_closed:
+                    raise trio.ClosedResourceError("this end was closed")
                 part = view[at : at + SEND_BYTES]
                 done = 0
                 while done < len(part):
@@ -259,6 +272,7 @@ class TlsStream:
 
     async def aclose(self) -> None:
         """Close; what was sent still arrives."""
+        self._is_closed = True
         # Our goodbye is said, the peer's is not waited for.
         with suppress(ssl.SSLError, ValueError):
             if not self._is_torn:
