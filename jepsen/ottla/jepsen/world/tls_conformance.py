@@ -27,6 +27,9 @@ READ_BYTES = 64 << 10
 FLOOD_COUNT = 60_000
 """Heartbeats whose answers, unread, fill what lies between server and client."""
 
+KEYS_LAST = 500
+"""Requests that a client sends with the same keys, where it changes them."""
+
 PIECE_BYTES = 7
 """No record's length is a multiple of it for long."""
 
@@ -50,6 +53,8 @@ class TlsReach:
     """Who asked for each heartbeat."""
     pass_time: Callable[[float], Awaitable[None]]
     """Lets seconds pass for the server."""
+    change_keys: Callable[[ssl.SSLObject], None]
+    """Has one end encrypt with new keys from now on, and ask the other one to do so, too."""
 
 
 Check = Callable[[TlsReach], Awaitable[None]]
@@ -174,6 +179,47 @@ async def answers_that_were_held_back_are_whole(reach: TlsReach) -> None:
         with trio.fail_after(6 * PATIENCE_S):
             for number in range(FLOOD_COUNT):
                 assert await read_id(client) == number
+    await client.stream.aclose()
+
+
+async def keys_may_change_at_any_time(reach: TlsReach) -> None:
+    """Also while answers wait that were made with the old ones."""
+    client = await _dial(reach)
+    count = FLOOD_COUNT // 4
+
+    async def ask() -> None:
+        for at in range(0, count, KEYS_LAST):
+            reach.change_keys(client.tls)
+            client.tls.write(b"".join(heartbeat(number) for number in range(at, at + KEYS_LAST)))
+            await client.pass_on()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.sleep(0.2)
+        with trio.fail_after(6 * PATIENCE_S):
+            for number in range(count):
+                assert await read_id(client) == number
+    # With nothing else under way, too.
+    reach.change_keys(client.tls)
+    client.tls.write(heartbeat(1))
+    await client.pass_on()
+    with trio.fail_after(PATIENCE_S):
+        assert await read_id(client) == 1
+    await client.stream.aclose()
+
+
+async def what_was_asked_before_a_goodbye_is_answered(reach: TlsReach) -> None:
+    """The client has nothing further to send, says so, and still reads."""
+    client = await _dial(reach)
+    client.tls.write(b"".join(heartbeat(number) for number in range(500)))
+    with suppress(ssl.SSLWantReadError):
+        client.tls.unwrap()
+    await client.pass_on()
+    with trio.fail_after(PATIENCE_S):
+        for number in range(500):
+            assert await read_id(client) == number
+        assert await client.receive_some(1) == b""
+    await _forgotten(reach)
     await client.stream.aclose()
 
 
@@ -311,6 +357,8 @@ CHECKS: tuple[Check, ...] = (
     a_request_may_come_with_the_last_words_of_the_handshake,
     all_of_a_large_arrival_is_served,
     answers_that_were_held_back_are_whole,
+    keys_may_change_at_any_time,
+    what_was_asked_before_a_goodbye_is_answered,
     a_goodbye_is_understood,
     a_server_that_closes_says_goodbye,
     a_client_is_the_user_of_its_certificate,

@@ -1,5 +1,8 @@
 """Encrypted channels: a socket and the world's promise the same."""
 
+import _ssl
+import ctypes
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from ottla.broker.network.listener import Listener
+from ottla.broker.network.server_driver import SocketServer
 from ottla.broker.network.tls import handshakes
 from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.jepsen.world.tls_conformance import (
@@ -16,8 +21,11 @@ from ottla.jepsen.world.tls_conformance import (
     Check,
     TlsReach,
     a_handshake_has_a_deadline,
+    answers_that_were_held_back_are_whole,
+    keys_may_change_at_any_time,
 )
 from ottla.jepsen.world.transport_conformance import Reach
+from ottla.jepsen.world.whole import channels, streams
 from ottla.model.settings.tls import REQUIRED, SSL, TlsConfig
 from ottla.model.tls.context_driver import client_context
 from ottla.model.tls.principal_mapping import parse_principal_rules
@@ -25,6 +33,31 @@ from tests.jepsen.world.whole.test_streams import over_memory, over_sockets
 
 if TYPE_CHECKING:
     from tests.conftest import CertificateAuthority
+
+OPENSSL = ctypes.CDLL(_ssl.__file__)
+OPENSSL.SSL_key_update.argtypes = (ctypes.c_void_p, ctypes.c_int)
+SSL_AT = 24
+"""Where in CPython's object the pointer to OpenSSL's lies: Python itself has no name for this."""
+
+AND_THE_PEER = 1
+"""SSL_KEY_UPDATE_REQUESTED"""
+
+SMALL_BYTES = 4_096
+
+
+def change_keys(tls: ssl.SSLObject) -> None:
+    """Send KeyUpdate with the next record."""
+    handle = ctypes.c_void_p.from_address(id(tls._sslobj) + SSL_AT)  # type: ignore[attr-defined]
+    assert OPENSSL.SSL_key_update(handle, AND_THE_PEER) == 1
+
+
+class CrampedServer(SocketServer):
+    """One whose sockets have room for little, so that records leave in parts."""
+
+    def _open(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BYTES)
+        super()._open(sock, host, listener, now_ms)
+
 
 NewAuthority = Callable[[str], "CertificateAuthority"]
 
@@ -62,6 +95,7 @@ def reach_of(
         tls.counts,
         users,
         trio.sleep,
+        change_keys,
     )
 
 
@@ -90,6 +124,33 @@ async def test_the_world_keeps(
     new_authority: NewAuthority,
     autojump_clock: MockClock,
 ) -> None:
+    tls, users = served(authority), list[str]()
+    async with over_memory(tls, users=users) as below:
+        await check(reach_of(below, tls, users, authority, new_authority))
+
+
+WRITES = (answers_that_were_held_back_are_whole, keys_may_change_at_any_time)
+
+
+@pytest.mark.parametrize("check", WRITES, ids=lambda check: check.__name__)
+async def test_sockets_with_little_room_keep(
+    check: Check, authority: "CertificateAuthority", new_authority: NewAuthority
+) -> None:
+    tls, users = served(authority), list[str]()
+    async with over_sockets(tls, users=users, kind=CrampedServer) as below:
+        await check(reach_of(below, tls, users, authority, new_authority))
+
+
+@pytest.mark.parametrize("check", WRITES, ids=lambda check: check.__name__)
+async def test_the_world_with_little_room_keeps(
+    check: Check,
+    authority: "CertificateAuthority",
+    new_authority: NewAuthority,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(channels, "BACKLOG_BYTES_MAX", SMALL_BYTES)
+    monkeypatch.setattr(streams, "BACKLOG_BYTES_MAX", SMALL_BYTES)
     tls, users = served(authority), list[str]()
     async with over_memory(tls, users=users) as below:
         await check(reach_of(below, tls, users, authority, new_authority))

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from ottla.broker.network.listener import Listener, ListenerTls
+from ottla.broker.network.server_driver import SocketServer
 from ottla.broker.network.server_opening_driver import open_socket_server
 from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.client.network.tls import TlsDialer, TlsStream
@@ -51,6 +52,7 @@ async def over_sockets(
     tls: ListenerTls | None = None,
     dialer: TlsDialer | None = None,
     users: list[str] | None = None,
+    kind: type[SocketServer] = SocketServer,
 ) -> AsyncIterator[Reach]:
     """Open a server on loopback, with TLS or without."""
     transport: Transport = TcpTransport()
@@ -72,6 +74,7 @@ async def over_sockets(
             heartbeat_dispatcher(users=users),
             clock=RealClock(),
             disk=RealDisk(),
+            kind=kind,
         ) as server:
             host, port = server.addresses[LISTENER]
             reached.append(
