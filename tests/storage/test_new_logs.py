@@ -126,10 +126,11 @@ async def test_a_creation_that_was_cut_off_is_finished_by_the_next_try(
         assert found(logs, A0).topic_id == TOPIC_ID
 
 
-async def test_what_is_flushed_after_a_kill_survives_a_power_loss(
-    autojump_clock: MockClock,
+@pytest.mark.parametrize("is_flushed", [False, True])
+async def test_what_a_start_finds_after_a_kill_survives_a_power_loss(
+    is_flushed: bool, autojump_clock: MockClock
 ) -> None:
-    """The next process finds a directory that only memory may have."""
+    """The process finds a directory that only memory may have, and makes it durable."""
     for seed in range(40):
         disk = await formatted_disk("/one", seed=seed)
         async with recovered(disk, "/one") as logs:
@@ -137,8 +138,9 @@ async def test_what_is_flushed_after_a_kill_survives_a_power_loss(
             append(await logs.create(A0, TOPIC_ID, CONFIG), b"x")
             disk.kill()
         async with recovered(disk, "/one") as logs:
-            append(found(logs, A0), b"y")
-            await found(logs, A0).flush()
+            if is_flushed:
+                append(found(logs, A0), b"y")
+                await found(logs, A0).flush()
             disk.crash()
         async with recovered(disk, "/one") as logs:
-            assert found(logs, A0).end_offset == 2
+            assert found(logs, A0).end_offset == 1 + is_flushed

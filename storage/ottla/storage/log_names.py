@@ -2,8 +2,8 @@
 
 A new log's directory is made durable behind its back, as Kafka does it with the file of the topic's
 id: an empty log that a power loss takes is made again.  Until then no flush of the log is over, so
-that nothing is called flushed which a power loss may take with its directory; nor, where the
-process is killed before, one of those that come after it.
+that nothing is called flushed which a power loss may take with its directory.  Where the process is
+killed before, the next start makes the directory durable, as it does with all that it finds.
 """
 
 from ottla.storage.disk_seam import Disk
@@ -19,8 +19,8 @@ class LogNames:
         self.change_count = 1
         """Counts what gives the directory new names, so that a flush knows which are durable."""
         self.is_kept = True
-        """Whether the directory itself is durable: not a new log's, nor one's that only memory may
-        have, since its process was killed before the log's first flush."""
+        """Whether the directory itself is durable: not a new log's; nor that of a log which was
+        killed before its first flush, until the start has seen to it."""
         self.is_new = False
         """Whether not even the names in the directory are durable."""
         self._disk = disk

@@ -295,7 +295,8 @@ async def _recover_log(
         found.corrupt[partition] = error.where
         return
     if not directory.was_clean and not recovery_point:
-        log.names.is_kept = False  # only memory may have it; the names in it are durable by now
+        log.names.is_kept = False  # only memory may have it, as with what `_settle` looks after
+        await log.keep()
     high_watermark = checkpointed(HIGH_WATERMARK_FILE)
     if high_watermark is not None:
         log.update_high_watermark(min(high_watermark, log.end_offset))
