@@ -51,7 +51,7 @@ def loaded_by(arguments: list[str]) -> set[str]:
     ids=" ".join,
 )
 def test_a_command_that_asks_no_cluster_loads_nothing_of_the_network(arguments: list[str]) -> None:
-    assert loaded_by(arguments).isdisjoint({*HEAVY, *NETWORK} - {"email"})
+    assert loaded_by(arguments).isdisjoint({*HEAVY, *NETWORK})
 
 
 def test_a_list_of_topics_loads_only_the_calls_that_it_makes() -> None:

@@ -20,6 +20,7 @@ limits.py    the bounds of the house and the relations between them, asserted
 seams.py     Clock, Rng and Transport: how time, chance and other machines come in
 buggify.py   rare choices that only the deterministic world takes
 run_now.py   runs a coroutine that waits for nothing, without a loop
+version.py       the version of all packages
 visible_text.py  texts of strangers made safe to look at
 tls/         certificates, and what is made of them for a connection
 settings/    every Kafka setting, declared once

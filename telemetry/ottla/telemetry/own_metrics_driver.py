@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from importlib.metadata import version
 
 import trio
 
 from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
+from ottla.model.version import VERSION
 from ottla.telemetry.exporter import LabelledPush, Sink
 from ottla.telemetry.instruments import Registry
 
@@ -24,7 +24,7 @@ def node_attributes(
     attributes = {
         "service.name": "ottla",
         "service.instance.id": str(node_id),
-        "service.version": version("ottla"),
+        "service.version": VERSION,
         "kafka.cluster.id": cluster_id,
         "kafka.node.id": str(node_id),
         "kafka.node.role": role,

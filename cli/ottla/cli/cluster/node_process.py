@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
 from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.version import VERSION
 from ottla.node.local_nodes_driver import READY
 
 C = TypeVar("C")
@@ -197,19 +197,18 @@ def run_node(body: Body, config: Any, *, role: str) -> int:
 
 def _log_start(role: str, config: Any) -> None:
     """Log what runs here: version, role, listeners, directories."""
-    version = metadata.version("ottla")
     listeners = [str(one) for one in config.listeners]
     directories = list(config.log_dirs) if role == "broker" else [config.metadata_log_dir]
     _LOGGER.info(
         "Ottla %s, %s %s, listeners %s, directories %s",
-        version,
+        VERSION,
         role,
         config.node_id,
         ", ".join(listeners),
         ", ".join(directories),
         extra=event(
             "node.started",
-            version=version,
+            version=VERSION,
             roles=[role],
             listeners=listeners,
             directories=directories,

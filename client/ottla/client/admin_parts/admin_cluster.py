@@ -9,6 +9,7 @@ from ottla.client.admin_parts.admin_calls import AdminCalls
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.told import only
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, Epoch, NodeId, Offset
+from ottla.model.version import VERSION
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 from ottla.wire.messages.describe_quorum_request import (
@@ -100,7 +101,7 @@ class ClusterCalls(AdminCalls):
     async def describe_features(self) -> dict[str, FeatureLevels]:
         """Return every feature's level in force, and what brokers could do."""
         version = max(FEATURES_FROM, await self._cluster.version_of(ApiVersionsRequest.API_KEY))
-        request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
         answer = await self._cluster.request(request, ApiVersionsResponse, version=version)
         raise_for(answer.error_code)
         finalized = {one.name: one.max_version_level for one in answer.finalized_features}

@@ -19,6 +19,7 @@ from ottla.client.network.tls import TLS, TlsDialer, TlsError
 from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.seams import ByteStream
+from ottla.model.version import VERSION
 from ottla.wire import apis, codec, headers
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec_types import Message
@@ -65,7 +66,7 @@ class BrokerConnection:
 
     async def negotiate(self) -> None:
         """Ask which versions the broker speaks; fall back where it does not know our own."""
-        request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
         for version in (3, 0):
             body = await self._exchange(API_VERSIONS, version, codec.encode(request, version))
             # An answer with code 35 comes in the layout of version 0, whatever was asked.
