@@ -14,6 +14,7 @@ from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
+from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.wire.batch import batches, patched_header
 from ottla.wire.batch_builder import BatchBuilder, ControlType, build_end_transaction_marker
 from ottla.wire.compression import Codec
@@ -141,7 +142,7 @@ def opened(
         Epoch(-1),
         memoryview(data),
         aborted=None if aborted is None else [(one, Offset(at)) for one, at in aborted],
-        decoder=RecordDecoder(0 if has_arrays else 1 << 40),
+        decoder=RecordDecoder(0 if has_arrays else 1 << 40, array_rows_min=4),
     )
 
 
@@ -159,11 +160,6 @@ def columns_of(found: RecordBatch) -> list[ConsumerRecord]:
             strict=True,
         )
     ]
-
-
-@pytest.fixture(autouse=True)
-def few_pay_for_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_decoder, "ARRAY_ROWS_MIN", 4)
 
 
 @given(
@@ -284,12 +280,35 @@ def test_a_record_that_lies_is_told_after_those_before_it(has_arrays: bool) -> N
         Epoch(-1),
         bytes(data),
         check_crcs=False,
-        decoder=RecordDecoder(0 if has_arrays else 1 << 40),
+        decoder=RecordDecoder(0 if has_arrays else 1 << 40, array_rows_min=4),
     )
 
     assert [one.offset for one in taken(held)] == [0, 1, 2, 3, 4]
     with pytest.raises(CorruptDataError, match="its name is not UTF-8"):
         held.take_batch(100)
+
+
+@pytest.mark.parametrize("has_arrays", [False, True])
+def test_offsets_that_fall_move_no_position_back(has_arrays: bool) -> None:
+    """A hostile producer's batch, and a control batch that lies behind one it should precede."""
+    falling = bytearray(batch(0, [(5, b"k", b"v", [], 0)] * 9)[0])
+    width = (len(falling) - BATCH_HEADER_BYTES) // 9
+    falling[BATCH_HEADER_BYTES + 5 * width + 3] = 0  # the sixth record's offset delta
+    data = bytes(falling) + marker(0, 1, ControlType.COMMIT)
+    held = Fetched(
+        AT,
+        Offset(0),
+        Epoch(-1),
+        data,
+        check_crcs=False,
+        decoder=RecordDecoder(0 if has_arrays else 1 << 40, array_rows_min=4),
+    )
+    places = [held.offset]
+    while held.take(2):
+        places.append(held.offset)
+
+    assert places == sorted(places)
+    assert places[-1] == 9
 
 
 def test_a_slice_is_a_batch_and_a_place_is_a_record() -> None:

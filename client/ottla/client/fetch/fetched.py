@@ -148,7 +148,7 @@ class Fetched:
             return None
         record = self._made[at]
         self._row += 1
-        self.offset, self.epoch = Offset(record.offset + 1), record.leader_epoch
+        self.offset, self.epoch = max(self.offset, Offset(record.offset + 1)), record.leader_epoch
         return record
 
     def take_batch(self, count: int, size_bytes: int | None = None) -> RecordBatch | None:
@@ -185,14 +185,17 @@ class Fetched:
     def _move_to(self, rows: DecodedRows, row: int, last_offset: Offset) -> None:
         """Note that all before a row is given out."""
         self._row = row
-        if row < rows.columns.row_count:
-            self.offset, self.epoch = Offset(last_offset + 1), rows.columns.origin.leader_epoch
-            return
-        self._rows, self._row, self._made = None, 0, []
-        if rows.end is None:
-            self.offset, self.epoch = Offset(last_offset + 1), rows.columns.origin.leader_epoch
+        end = rows.end
+        if row == rows.columns.row_count:
+            self._rows, self._row, self._made = None, 0, []
         else:
-            self.offset, self.epoch = rows.end
+            end = None
+        if end is not None:
+            self.offset, self.epoch = end
+            return
+        # A producer may write offsets that fall within a batch: the position does not.
+        self.offset = max(self.offset, Offset(last_offset + 1))
+        self.epoch = rows.columns.origin.leader_epoch
 
     def _next_rows(self) -> DecodedRows | None:
         """Return the next rows, None where none are left; they are given out from the first on."""
@@ -240,7 +243,7 @@ class Fetched:
         is_alone = self._next == 0
         for place in range(self._next, len(self._found)):
             start, header = self._found[place]
-            if header.end_offset > self.offset:
+            if header.end_offset > end.offset:
                 is_data = not header.is_control and not self._aborted.is_aborted(header)
                 count += header.record_count
                 if is_data and bodies:

@@ -23,9 +23,12 @@ ROWS_BEFORE_IMPORT = 20_000
 class RecordDecoder:
     """Finds the fields of records; one for a consumer."""
 
-    __slots__ = ("_has_numpy", "_rows_before_import")
+    __slots__ = ("_array_rows_min", "_has_numpy", "_rows_before_import")
 
-    def __init__(self, rows_before_import: int | None = None) -> None:
+    def __init__(
+        self, rows_before_import: int | None = None, array_rows_min: int | None = None
+    ) -> None:
+        self._array_rows_min = ARRAY_ROWS_MIN if array_rows_min is None else array_rows_min
         if rows_before_import is None:
             rows_before_import = 0 if "numpy" in sys.modules else ROWS_BEFORE_IMPORT
         self._rows_before_import = rows_before_import
@@ -41,7 +44,7 @@ class RecordDecoder:
     ) -> RecordColumns | None:
         """Return the records from an offset on; None if they are to be scanned."""
         row_count = sum(body.header.record_count for body in bodies)
-        if not ARRAY_ROWS_MIN <= row_count <= ARRAY_ROWS_MAX:
+        if not self._array_rows_min <= row_count <= ARRAY_ROWS_MAX:
             return None
         if self._rows_before_import > 0:
             self._rows_before_import -= row_count

@@ -15,6 +15,8 @@ from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.consumer import open_consumer
 from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.record_batch import ConsumerRecord
+from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.groups.sticky_user_data import (
     read_cooperative_user_data,
     read_sticky_user_data,
@@ -139,13 +141,33 @@ def _check(data: bytes) -> None:
 
 
 def _take_fetched(data: bytes) -> None:
+    """Read a fetch in each way there is: all must give the same, or refuse at the same place."""
     body = with_right_crcs(data)
-    fetched = Fetched(AT, Offset(0), Epoch(0), body, aborted=[(9, Offset(0))])
+    scanned = _given_out(body, RecordDecoder(rows_before_import=1 << 40), is_batched=False)
+    for is_batched in (False, True):
+        arrays = RecordDecoder(rows_before_import=0, array_rows_min=1)
+        assert _given_out(body, arrays, is_batched=is_batched) == scanned
+
+
+def _given_out(
+    body: bytes, decoder: RecordDecoder, *, is_batched: bool
+) -> tuple[list[ConsumerRecord], Offset | None]:
+    """Return the records, and where the bytes lie if they do."""
+    try:
+        fetched = Fetched(AT, Offset(0), Epoch(0), body, aborted=[(9, Offset(0))], decoder=decoder)
+    except CorruptDataError:
+        return [], Offset(0)
+    found: list[ConsumerRecord] = []
     while True:
         before = fetched.offset
-        if not fetched.take(3):
-            return
-        assert fetched.offset > before
+        try:
+            some = fetched.take_batch(3) if is_batched else fetched.take(3)
+        except CorruptDataError:
+            return found, fetched.offset
+        if not some:
+            return found, None
+        assert fetched.offset >= before
+        found += some
 
 
 def _bodies_of(data: bytes) -> Iterator[bytes]:
