@@ -268,6 +268,7 @@ async def test_a_group_and_a_partition_fetched_often_are_answered_once(
         ]
 
 
+@pytest.mark.interpreted_only("its own class stands for a request's context")
 def test_groups_of_many_offsets_are_collected_few_in_a_step() -> None:
     asked: list[str] = []
 
