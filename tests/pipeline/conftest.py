@@ -60,8 +60,8 @@ def _quick_java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """The one Spark of the tests, which knows `format("ottla")`."""
+def spark_environment() -> None:
+    """What Sparks of this process and of programs find in the environment."""
     try:
         java = find_java()
     except ConfigError as error:
@@ -71,6 +71,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+@pytest.fixture(scope="session")
+def spark(
+    spark_environment: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator["SparkSession"]:
+    """The one Spark of the tests, which knows `format("ottla")`."""
     from pyspark.sql import SparkSession
 
     directory = tmp_path_factory.mktemp("spark")

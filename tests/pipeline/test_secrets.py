@@ -16,7 +16,7 @@ from tests.cluster.test_planted_secrets import encrypted_key
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(700),
     pytest.mark.skipif(
         os.environ.get("OTTLA_FAULTS") != "full", reason="a minute of Spark: OTTLA_FAULTS=full"
     ),
@@ -24,15 +24,16 @@ pytestmark = [
 
 Authority = Any  # the class of the fixture, in tests/conftest.py
 KEY_PASSWORD = "planted-key-password"
+CONTROL = "planted-where-all-may-read"
 TIMEOUT_S = 60
-PROGRAM_S = 200
+PROGRAM_S = 400
 PROGRAM = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 import ottla.pipeline
 
-options, directory = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
+options, directory, control = json.loads(Path(sys.argv[1]).read_text()), *sys.argv[2:]
 spark = (
     SparkSession.builder.master("local[1]")
     .config("spark.ui.enabled", "false")
@@ -42,8 +43,13 @@ spark = (
     .config("spark.eventLog.dir", f"file://{directory}")
     .getOrCreate()
 )
-spark.sparkContext.setLogLevel("INFO")
+# INFO alone is taken to be set already, while a filter of shells lets nothing below WARN through.
+for level in ("WARN", "INFO"):
+    spark.sparkContext.setLogLevel(level)
 ottla.pipeline.register(spark)
+# What must be found: in a plan, which goes to the event log, and in the log of level INFO.
+spark.range(1).selectExpr(f"'{control}' AS control").collect()
+spark._jvm.org.apache.logging.log4j.LogManager.getLogger("control").info(control)
 rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value")
 rows.write.format("ottla").mode("append").options(**options).option("topic", "t").save()
 read = spark.read.format("ottla").options(**options).option("subscribe", "t").load()
@@ -114,7 +120,7 @@ def run_program(tmp_path: Path, *command: str) -> str:
 
 
 def test_a_login_over_tls_is_in_no_plan_no_event_log_and_no_log(
-    spark: Any, secure_directory: Path, authority: Authority, tmp_path: Path
+    spark_environment: None, secure_directory: Path, authority: Authority, tmp_path: Path
 ) -> None:
     settings = settings_of(secure_directory / "client-java.properties")
     password = settings_of(secure_directory / "client.properties")["sasl.password"]
@@ -131,15 +137,18 @@ def test_a_login_over_tls_is_in_no_plan_no_event_log_and_no_log(
     program.write_text(PROGRAM)
     events.mkdir()
 
-    said = run_program(tmp_path, str(program), str(given), str(events))
+    said = run_program(tmp_path, str(program), str(given), str(events), CONTROL)
 
     assert "rows: 3" in said and "copied: 3" in said and "refused: " in said
     assert "== Physical Plan ==" in said
     told = {"what it said": said}
-    for path in events.rglob("*"):
-        if path.is_file():
-            told[path.name] = path.read_text(errors="replace")
-    assert any("SparkListenerJobEnd" in text for text in told.values())
+    told["the event log"] = "".join(
+        path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()
+    )
+    assert "SparkListenerJobEnd" in told["the event log"]
+    # The search sees what leaks there.
+    assert f" INFO control: {CONTROL}" in said
+    assert [where for where, text in told.items() if CONTROL in text] == [*told]
     hidden = {
         "password": password,
         "key password": KEY_PASSWORD,
