@@ -460,7 +460,8 @@ class MetadataLog:
 
 
 def _is_for_want_of_room(error: OSError | RefusedError) -> bool:
-    cause = error if isinstance(error, OSError) else error.__cause__
+    # The compiler leaves out a `from`: of a compiled raise only the context is known.
+    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
     return isinstance(cause, OSError) and is_disk_full(cause)
 
 
