@@ -169,7 +169,8 @@ class Surveys:
 
 def _lacks_resources(error: OSError | RefusedError) -> bool:
     """Return whether this process lacks what the log needs, and its disk is as sound as ever."""
-    cause = error if isinstance(error, OSError) else error.__cause__
+    # The compiler leaves out a `from`: of a compiled raise only the context is known.
+    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
     return isinstance(cause, OSError) and meaning_of(cause) is DiskError.RESOURCES
 
 
