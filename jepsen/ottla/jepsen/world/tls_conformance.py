@@ -24,8 +24,8 @@ from ottla.jepsen.world.transport_conformance import (
 from ottla.model.seams import ByteStream
 
 READ_BYTES = 64 << 10
-FLOOD_COUNT = 60_000
-"""Heartbeats whose answers, unread, fill what lies between server and client."""
+FLOOD_COUNT = 20_000
+"""Heartbeats whose answers, unread, are more than cramped buffers take."""
 
 KEYS_LAST = 500
 """Requests that a client sends with the same keys, where it changes them."""
@@ -185,7 +185,7 @@ async def answers_that_were_held_back_are_whole(reach: TlsReach) -> None:
 async def keys_may_change_at_any_time(reach: TlsReach) -> None:
     """Also while answers wait that were made with the old ones."""
     client = await _dial(reach)
-    count = FLOOD_COUNT // 4
+    count = FLOOD_COUNT * 3 // 4
 
     async def ask() -> None:
         for at in range(0, count, KEYS_LAST):

@@ -6,7 +6,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
@@ -26,6 +26,7 @@ from ottla.jepsen.world.tls_conformance import (
 )
 from ottla.jepsen.world.transport_conformance import Reach
 from ottla.jepsen.world.whole import channels, streams
+from ottla.model.seams import ByteStream
 from ottla.model.settings.tls import REQUIRED, SSL, TlsConfig
 from ottla.model.tls.context_driver import client_context
 from ottla.model.tls.principal_mapping import parse_principal_rules
@@ -57,6 +58,15 @@ class CrampedServer(SocketServer):
     def _open(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BYTES)
         super()._open(sock, host, listener, now_ms)
+
+
+class CrampedTransport:
+    """One whose sockets have room for little: else they take in all that a check asks for."""
+
+    async def connect(self, host: str, port: int) -> ByteStream:
+        below = await trio.open_tcp_stream(host, port)
+        below.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BYTES)
+        return cast(ByteStream, below)
 
 
 NewAuthority = Callable[[str], "CertificateAuthority"]
@@ -138,6 +148,7 @@ async def test_sockets_with_little_room_keep(
 ) -> None:
     tls, users = served(authority), list[str]()
     async with over_sockets(tls, users=users, kind=CrampedServer) as below:
+        below = replace(below, transport=CrampedTransport())
         await check(reach_of(below, tls, users, authority, new_authority))
 
 

@@ -2,9 +2,9 @@
 
 What a plain channel leaves to the kernel, OpenSSL does here, on the same epoll.  The rules that
 this costs: what OpenSSL has decrypted and holds is no event of the socket, so it is asked for;
-a record that the socket did not take is offered again with the same bytes; reading may have to
-wait for room to write, and the other way round.  File slices are read into one buffer, together
-with what goes before and after them, and sent from there.
+a record that the socket did not take is offered again with the same bytes, and nothing is read
+before it went; reading may have to wait for room to write, and the other way round.  File slices
+are read into one buffer, together with what goes before and after them, and sent from there.
 """
 
 import errno
@@ -100,7 +100,7 @@ class TlsChannel(Channel):
         """What the epoll should wait for now."""
         if self.is_shaking:
             return self._shaking_interest | select.EPOLLONESHOT
-        is_reading = self.connection.wants_bytes and not self._read_awaits_room
+        is_reading = self.connection.wants_bytes and not (self._read_awaits_room or self._unsent)
         interest = select.EPOLLIN if is_reading or self._write_awaits_bytes else 0
         is_full = self._is_blocked or self._read_awaits_room
         return interest | select.EPOLLOUT if is_full else interest
@@ -108,7 +108,7 @@ class TlsChannel(Channel):
     @property
     def has_unread(self) -> bool:
         """Whether there are bytes, wanted by the connection, of which no event will tell."""
-        if self.is_shaking or not self.connection.wants_bytes:
+        if self.is_shaking or self._unsent or not self.connection.wants_bytes:
             return False
         return self._retries_read or self._stream.pending() > 0
 
@@ -173,7 +173,13 @@ class TlsChannel(Channel):
     # Bytes.
 
     def read(self, now_ms: int) -> bool:
-        """Read what is there, up to a buffer full, and serve it; return False at the end."""
+        """Read what is there, up to a buffer full, and serve it; return False at the end.
+
+        Nothing is read before a record went that the socket did not take: where a client asks for
+        new keys, OpenSSL answers within the read, and what it then sends is not that record.
+        """
+        if self._unsent:
+            return True
         connection, buffer = self.connection, self._buffer
         self._retries_read = False
         window = connection.window()
