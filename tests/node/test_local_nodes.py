@@ -25,9 +25,12 @@ IS_SILENT = "import signal; signal.pause()"
 IS_DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SERVES}"
 HEARS_OF_PARENT = (
     "import os, signal; from ottla.node.process_driver import die_with_parent; "
-    f"signal.signal(signal.SIGRTMIN, lambda *_: os._exit(7)); die_with_parent(); {SERVES}"
+    "both = {signal.SIGTERM, signal.SIGRTMIN}; signal.pthread_sigmask(signal.SIG_BLOCK, both); "
+    "die_with_parent(); os.write(int(os.environ['OTTLA_READY_FD']), b'+'); "
+    "os._exit(7 if signal.sigwait(both) == signal.SIGRTMIN else 1)"
 )
-"""Ends with 7 when it is told to; by SIGTERM, which comes first, when its parent is no more."""
+"""Ends with 7 when it is told to; with 1 by SIGTERM, which comes first, when its parent is gone.
+It waits for signals that are blocked: one that came just before a pause would not end that."""
 
 Start = Callable[[str, str], LocalNode]
 

@@ -25,6 +25,7 @@ FOUND_AT = {
     "raft-watermark": 378,
     "raft-observer-counts": 1363,
     "other-clusters-heard": 72,
+    "txn-marked-early": 48,
     "txn-offsets-without-it": 20,
     "log-forgotten-first": 28,
     "replication-pending-in-force": 26,
