@@ -261,7 +261,7 @@ class PerformanceRun:
                         "cpu_us_per_record": figures["cpu_us_each"],
                         "records_per_second": figures["per_second"],
                     }
-                    sitting.add(what.capitalize(), MEASURED_CLIENTS[client], given)
+                    sitting.add(what[:1].upper() + what[1:], MEASURED_CLIENTS[client], given)
 
     def _lifecycle(self, sitting: Sitting, say: Say, deadline: float) -> None:
         openers = self._openers()
