@@ -163,13 +163,17 @@ class TlsDialer:
 
         The stream is closed then.
         """
-        found = TlsStream(stream, self.context, host)
+        found = self.over(stream, host)
         try:
             await found.shake_hands()
         except BaseException:
             stream.abort()
             raise
         return found
+
+    def over(self, stream: ByteStream, host: str) -> "TlsStream":
+        """Return an encrypted stream over another one, before the handshake."""
+        return TlsStream(stream, self.context, host)
 
 
 TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)

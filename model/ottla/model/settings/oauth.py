@@ -93,26 +93,20 @@ def parse_url(text: str) -> str:
 
 def connect_timeout_setting() -> Any:
     """Declare `sasl.login.connect.timeout.ms`."""
-    return setting(
-        None,
-        key=CONNECT_TIMEOUT,
-        kind=SettingKind.INT,
-        at_least=1,
-        at_most=TIMEOUT_MS_MAX,
-        doc="How long a connection to the token URL may take; 10 s if not set.",
+    return _timeout_setting(
+        CONNECT_TIMEOUT, "How long a connection to the token URL may take; 10 s if not set."
     )
 
 
 def read_timeout_setting() -> Any:
     """Declare `sasl.login.read.timeout.ms`."""
-    return setting(
-        None,
-        key=READ_TIMEOUT,
-        kind=SettingKind.INT,
-        at_least=1,
-        at_most=TIMEOUT_MS_MAX,
-        doc="How long the token URL may take to answer; 10 s if not set.",
+    return _timeout_setting(
+        READ_TIMEOUT, "How long the token URL may take to answer; 10 s if not set."
     )
+
+
+def _timeout_setting(key: str, doc: str) -> Any:
+    return setting(None, key=key, kind=SettingKind.INT, at_least=1, at_most=TIMEOUT_MS_MAX, doc=doc)
 
 
 def retry_backoff_setting() -> Any:

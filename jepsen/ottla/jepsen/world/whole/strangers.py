@@ -40,8 +40,8 @@ LOOK_S = 0.5
 GONE = (OSError, ssl.SSLError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
-class Strangers:
-    """Comes to brokers as those whom they must refuse."""
+class EncryptedTrouble:
+    """What strangers and changes of certificates know of an encrypted cluster."""
 
     def __init__(
         self, chance: Chance, rare: Rare, counts: Counter[str], cluster: SimulatedCluster
@@ -53,6 +53,15 @@ class Strangers:
         self._rare = rare
         self._counts = counts
         self._cluster = cluster
+
+
+class Strangers(EncryptedTrouble):
+    """Comes to brokers as those whom they must refuse."""
+
+    def __init__(
+        self, chance: Chance, rare: Rare, counts: Counter[str], cluster: SimulatedCluster
+    ) -> None:
+        super().__init__(chance, rare, counts, cluster)
         self._silent: list[object] = []
         """Kept, so that their connections stay."""
         world = cluster.world
@@ -145,19 +154,13 @@ class Strangers:
             stream.abort()
 
 
-class CertificateChanges:
+class CertificateChanges(EncryptedTrouble):
     """Gives running brokers other certificates, by their settings."""
 
     def __init__(
         self, chance: Chance, rare: Rare, counts: Counter[str], cluster: SimulatedCluster
     ) -> None:
-        encryption = cluster.world.encryption
-        assert encryption is not None
-        self._encryption = encryption
-        self._chance = chance
-        self._rare = rare
-        self._counts = counts
-        self._cluster = cluster
+        super().__init__(chance, rare, counts, cluster)
         self._under_way: set[str] = set()
 
     async def change(self) -> None:
