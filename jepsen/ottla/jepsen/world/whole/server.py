@@ -24,6 +24,7 @@ from ottla.jepsen.world.whole.streams import Ports, Stream
 from ottla.model.errors import ProtocolError
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
+from ottla.storage.slice import SliceError
 
 T = TypeVar("T")
 
@@ -78,8 +79,9 @@ class MachineServer(ConnectionServer[StreamChannel]):
         )
         self._encryption = encryption
         self._is_closing = False
-        self._came_early = False
-        """Whether the client that is parted from now asked before the broker served."""
+        self._has_reason = False
+        """Whether the client that is parted from now asked before the broker served, or for bytes
+        of a file that cannot be read."""
         self._admission = admission
         self._knocking: list[tuple[Listener, Stream]] = []
         self._work = trio.Event()
@@ -191,11 +193,17 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._encryption.on_refused(peer.peer_host, error)
 
     def _on_bad_input(self, channel: StreamChannel, error: ProtocolError, now_ms: int) -> None:
-        self._came_early = isinstance(error, NotServedYetError)
-        if self._encryption is not None and not self._came_early:
+        self._has_reason = isinstance(error, NotServedYetError)
+        if self._encryption is not None and not self._has_reason:
             self._encryption.on_bad_input(channel.connection.peer.peer_host, error)
         super()._on_bad_input(channel, error, now_ms)
-        self._came_early = False
+        self._has_reason = False
+
+    def on_fault(self, channel: StreamChannel, fault: BaseException) -> None:
+        """Close a connection as sockets do; a disk that fails as asked is reason enough."""
+        self._has_reason = isinstance(fault, SliceError)
+        super().on_fault(channel, fault)
+        self._has_reason = False
 
     def _close(self, channel: StreamChannel) -> None:
         self._judge_end(channel)
@@ -203,7 +211,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
 
     def _judge_end(self, channel: StreamChannel) -> None:
         """Note when a client is hung up on that is still there, and has done nothing wrong."""
-        if self._encryption is None or self._is_closing or self._came_early:
+        if self._encryption is None or self._is_closing or self._has_reason:
             return
         stream = channel.stream
         has_gone = stream.is_broken or stream.has_ended or channel.connection.is_finished
