@@ -71,7 +71,7 @@ class Authorization:
             self._in_force.note_change()
 
     def asker_of(self, peer: Peer) -> Asker | None:
-        """Return whom a client's next answer is for; None where it is to be asked each time."""
+        """Return the version, principal and host of kept answers that serve; None: none does."""
         permissions: ClientPermissions | None = peer.permissions
         if (
             permissions is None

@@ -134,7 +134,7 @@ class ClientPermissions:
         return self._in_force.version
 
     def make_asker(self) -> Asker | None:
-        """Return whom answers by the entries of now are for; None where each is to be decided."""
+        """Return the version, principal and host of kept answers that serve; None: none does."""
         allowed = self.allowed
         if allowed.asker is None and allowed.is_keeping:
             allowed.asker = allowed.version, self.principal, self.host

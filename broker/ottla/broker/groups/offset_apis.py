@@ -403,7 +403,7 @@ def _committed(
 
 
 def is_small(request: OffsetCommitRequest) -> bool:
-    """Return whether a request names so little that it is served in one go."""
+    """Return whether a request has at most SMALL_COUNT_MAX topics and partitions."""
     topics = request.topics
     return len(topics) <= SMALL_COUNT_MAX and (
         sum(len(topic.partitions) for topic in topics) <= SMALL_COUNT_MAX
@@ -413,7 +413,7 @@ def is_small(request: OffsetCommitRequest) -> bool:
 def _committed_small(
     request: OffsetCommitRequest, found: list[Topic | None], codes: list[ErrorCode], version: int
 ) -> OffsetCommitResponse:
-    """Return what `_committed` does, without steps."""
+    """Return the answer that `_committed` makes in steps, made at once."""
     left = iter(codes)
     topics = []
     for asked, topic in zip(request.topics, found, strict=True):

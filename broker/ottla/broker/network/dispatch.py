@@ -255,7 +255,7 @@ class Gates(Protocol):
         ...
 
     def asker_of(self, peer: Peer) -> Asker | None:
-        """Return whom a client's next answer is for; None where it is to be asked each time."""
+        """Return the version, principal and host of kept answers that serve; None: none does."""
         ...
 
     def decide_again(self) -> None:
