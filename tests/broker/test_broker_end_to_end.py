@@ -1,7 +1,6 @@
 """A controller and a broker in one loop, over real sockets and gRPC, used by unmodified clients."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.resources import ConfigKind
+from ottla.node.local_nodes_driver import free_port
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse
 from ottla.wire.messages.metadata_request import MetadataRequest
@@ -38,13 +38,6 @@ TIMEOUT_SECONDS = 60
 class Cluster(NamedTuple):
     bootstrap: str
     broker: Broker
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """A broker that cannot start says in one line what is wrong and what to do."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,15 +13,9 @@ from ottla.controller.main_driver import serve_controller
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.model.settings.controller import load_controller_config
+from ottla.node.local_nodes_driver import free_port
 
 TIMEOUT_SECONDS = 60
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

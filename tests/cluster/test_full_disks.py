@@ -6,7 +6,6 @@ The volumes are real file systems of a few MiB, filled by a file beside the logs
 import json
 import os
 import shutil
-import socket
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from confluent_kafka import TopicPartition as At
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.client import NotDeliveredError, ProducerConfig, open_admin, open_producer
+from ottla.node.local_nodes_driver import free_port
 
 pytestmark = pytest.mark.cluster
 
@@ -29,13 +29,6 @@ TOPIC = "orders"
 VALUE = b"v" * 10_000
 ONCE_EACH = {"disk.filling": 1, "disk.full": 1, "disk.room": 1}
 QUICK = {"ottla_disk_check_interval_ms": "200", "log_format": "json"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def fill(volume: Path, *, leave_bytes: int) -> Path:

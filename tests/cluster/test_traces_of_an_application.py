@@ -5,7 +5,6 @@ With `OTTLA_OTELCOL=PROGRAM` it goes to an OpenTelemetry collector, too.
 
 import os
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 pytest.importorskip("opentelemetry.sdk")
+from ottla.node.local_nodes_driver import free_port
 from tests.cluster.secure_form import command_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -125,8 +125,7 @@ def test_the_program_of_the_page_is_one_trace_at_an_opentelemetry_collector(
     plan_cluster: Any, tmp_path: Path
 ) -> None:
     assert OTELCOL is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config, log = tmp_path / "collector.yaml", tmp_path / "collector.txt"
     config.write_text(COLLECTOR_CONFIG.format(port=port))
     with log.open("w") as output:

@@ -1,6 +1,5 @@
 """What a controller tells at /metrics."""
 
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
@@ -18,17 +17,11 @@ from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.quota_limits import ClientEntity, QuotaEntity
 from ottla.model.rates import WindowShape
 from ottla.model.settings.controller import load_controller_config
+from ottla.node.local_nodes_driver import free_port
 from ottla.telemetry.prometheus_text import render
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 
 PREFIX = "kafka_controller_kafkacontroller_"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def numbers(text: str) -> dict[str, float]:

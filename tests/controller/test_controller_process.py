@@ -1,6 +1,5 @@
 """A single controller, whole: real files, real gRPC, asked as a broker asks."""
 
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter, ListenAddress
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
+from ottla.node.local_nodes_driver import free_port
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
@@ -50,13 +50,6 @@ class Running:
     voter: ConfiguredVoter
     cluster_id: str
     stop: Callable[[], None]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def config_of(directory: Path, port: int, *, session_timeout_ms: int = 9_000) -> ControllerConfig:

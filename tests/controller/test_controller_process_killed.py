@@ -2,7 +2,6 @@
 
 import os
 import select
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from ottla.metadata.features import INITIAL_LEVELS
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import ConfiguredVoter
+from ottla.node.local_nodes_driver import free_port
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 from ottla.rpc.cluster_id import cluster_id_of_quorum
@@ -33,13 +33,6 @@ CONTROLLER = NodeId(101)
 VERSION = 7
 DEADLINE_MS = 60_000
 READY_TIMEOUT_S = 60
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ottla.node import local_nodes_driver
 from ottla.node.local_nodes_driver import (
     LocalNode,
     NotReadyError,
     end_nodes,
     free_ports,
+    listening_ports,
     start_node,
     wait_until_ready,
 )
@@ -115,3 +118,32 @@ def test_a_node_outlives_the_thread_that_started_it(start: Start) -> None:
 
 def test_free_ports_are_all_different() -> None:
     assert len(set(free_ports(20))) == 20
+
+
+def test_free_ports_are_none_of_the_ports_of_outgoing_connections() -> None:
+    choices = listening_ports()
+    assert choices
+    assert all(port in choices for port in free_ports(50))
+
+
+@pytest.mark.parametrize(
+    ("given", "choices"),
+    [
+        ("32768\t60999\n", range(10_240, 32_768)),
+        ("11240 60999", range(10_240, 11_240)),
+        ("11239 60999", range(0)),
+        ("1024 65535", range(0)),
+    ],
+)
+def test_ports_below_the_kernels_are_taken_where_there_are_enough(
+    given: str, choices: range
+) -> None:
+    assert listening_ports(given) == choices
+
+
+def test_a_port_in_use_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = int(taken.getsockname()[1])
+        monkeypatch.setattr(local_nodes_driver, "listening_ports", lambda: range(port, port + 1))
+        assert free_ports(1) != [port]

@@ -1,6 +1,5 @@
 """Three voters on loopback: elections, majorities, and what survives a lost leader."""
 
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
+from ottla.node.local_nodes_driver import free_ports
 from ottla.node.metadata_log import MetadataLog
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
 from ottla.raft.election_state import ElectionState
@@ -40,17 +40,6 @@ FAST = QuorumConfig(
 CALM = replace(FAST, fetch_timeout_ms=600_000)
 """No leader is given up for its silence, however busy the machine is."""
 TOPIC = 2
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 class SkewedClock(RealClock):

@@ -4,7 +4,9 @@ A node is `ottla controller` or `ottla broker` with its file of settings.  It sa
 serves (OTTLA_READY_FD) and ends with its parent (OTTLA_PARENT_PID).
 """
 
+import errno
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,7 +19,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import IO, Any
+from typing import IO, Any, Protocol
+
+READY_VARIABLE = "OTTLA_READY_FD"
+PARENT_VARIABLE = "OTTLA_PARENT_PID"
 
 READY = b"+"
 """What a node writes to its pipe, once."""
@@ -27,6 +32,40 @@ NODE_MODULE = "ottla.cli"
 _STARTER = ThreadPoolExecutor(1, "starts-nodes")
 """Starts nodes for threads that may end earlier, as a pool's idle ones do: the kernel ends a node
 with the thread that forked it."""
+
+_FIRST_CHOICE = 10_240
+"""Above the ports that servers are known by, Kafka's 9092 among them."""
+
+_FEWEST_CHOICES = 1_000
+_TRIES = 100
+
+_CHANCE = random.SystemRandom()
+"""Of the system: two processes that ask at once rarely come to the same port."""
+
+
+class NodeProcess(Protocol):
+    """A child process: `subprocess.Popen` or `ForkedProcess`."""
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it ended, and return how.  Raises subprocess.TimeoutExpired."""
+        ...
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal, if it still runs."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
 
 
 class NotReadyError(Exception):
@@ -93,8 +132,8 @@ def start_node(
             pass_fds=(writer,),
             env={
                 **(os.environ if environment is None else environment),
-                "OTTLA_READY_FD": str(writer),
-                "OTTLA_PARENT_PID": str(os.getpid()),
+                READY_VARIABLE: str(writer),
+                PARENT_VARIABLE: str(os.getpid()),
             },
             # An interrupt from the terminal reaches the starter alone, which ends nodes in order.
             start_new_session=True,
@@ -131,7 +170,7 @@ def wait_until_ready(nodes: Iterable[LocalNode], timeout_s: float) -> None:
                     raise NotReadyError(f"{key.data.properties.stem} ended", key.data)
 
 
-def end_nodes(processes: Sequence[subprocess.Popen[bytes]], patience_s: float) -> None:
+def end_nodes(processes: Sequence[NodeProcess], patience_s: float) -> None:
     """Ask processes to end, all at once; kill those that still run after `patience_s`."""
     deadline = time.monotonic() + patience_s
     for process in processes:
@@ -152,9 +191,43 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return ports that can be listened on now, no two the same."""
+    """Return ports that can be listened on now, no two the same.
+
+    They are none that the kernel gives to outgoing connections: a node that starts, or starts
+    again, would sometimes find its port taken by one.
+    """
+    choices = listening_ports()
     with ExitStack() as probes:
-        found = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in found:
-            probe.bind((host, 0))
-        return [int(probe.getsockname()[1]) for probe in found]
+        found = []
+        for _ in range(count):
+            probe = probes.enter_context(socket.socket())
+            _bind(probe, host, choices)
+            found.append(int(probe.getsockname()[1]))
+        return found
+
+
+def listening_ports(given: str | None = None) -> range:
+    """Return the ports below those of outgoing connections; none where they are too few.
+
+    `given` is the text of net.ipv4.ip_local_port_range (default: this machine's).
+    """
+    if given is None:
+        try:
+            given = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+        except OSError:
+            return range(0)
+    choices = range(_FIRST_CHOICE, int(given.split()[0]))
+    return choices if len(choices) >= _FEWEST_CHOICES else range(0)
+
+
+def _bind(probe: socket.socket, host: str, choices: range) -> None:
+    """Bind to one of the ports, by chance; where many are taken, to one that the kernel chooses."""
+    for _ in range(_TRIES if choices else 0):
+        try:
+            probe.bind((host, _CHANCE.choice(choices)))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return
+    probe.bind((host, 0))

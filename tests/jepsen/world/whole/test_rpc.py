@@ -1,6 +1,5 @@
 """Remote procedures: gRPC's and the world's promise the same."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +15,7 @@ from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.network import SimulatedNetwork
 from ottla.jepsen.world.whole.rpc import MachineRpc, RpcExchange, open_machine_rpc
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.node.local_nodes_driver import free_port
 from ottla.rpc.method import MethodHandler
 from ottla.rpc.rpc_driver import open_rpc_runtime
 
@@ -39,11 +39,8 @@ async def two_machines() -> AsyncIterator[tuple[SimulatedNetwork, MachineRpc, Ma
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_grpc_keeps(check: Check) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     async with open_rpc_runtime() as server, open_rpc_runtime() as client:
-        await check(Pair(server, client, "127.0.0.1", port))
+        await check(Pair(server, client, "127.0.0.1", free_port()))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

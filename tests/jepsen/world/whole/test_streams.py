@@ -1,6 +1,5 @@
 """Byte streams and servers: sockets and the world's promise the same."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from ottla.jepsen.world.whole.streams import MachineTransport, Ports, Stream
 from ottla.model.seams import Transport
 from ottla.model.settings.tls import SSL, VERSIONS, TlsConfig
 from ottla.node.clock_driver import RealClock
+from ottla.node.local_nodes_driver import free_port
 from ottla.storage.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -58,9 +58,6 @@ async def over_sockets(
     transport: Transport = TcpTransport()
     if dialer is not None:
         transport = EncryptedTransport(transport, dialer)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        free_port = free.getsockname()[1]
     is_closing, is_closed = trio.Event(), trio.Event()
     reached: list[Reach] = []
 
@@ -78,7 +75,7 @@ async def over_sockets(
         ) as server:
             host, port = server.addresses[LISTENER]
             reached.append(
-                Reach(transport, host, port, free_port, lambda: server.connection_count, close)
+                Reach(transport, host, port, free_port(), lambda: server.connection_count, close)
             )
             task_status.started()
             await is_closing.wait()
