@@ -484,11 +484,12 @@ class Load:
         command = [sys.executable, "-m", "ottla.cli", "bench", "steady", "--format=json"]
         command += ["--bootstrap", bootstrap, "--topic", ",".join(topics)]
         command += [f"--rate={rate}", "--record-bytes=100", "--linger-ms=20"]
-        command += [f"--set={setting}" for setting in ATTENTIVE]
+        command += [f"--set={setting}" for setting in (*ATTENTIVE, "debug=eos")]
         command += [f"--set={key}={text}" for key, text in client.items()]
         command += ["--ledger", str(self._path)]
-        with self._output.open("wb") as output:
-            self._child = subprocess.Popen(command, stdout=output)
+        self._said = self._directory / f"{name}.stderr"
+        with self._output.open("wb") as output, self._said.open("wb") as said:
+            self._child = subprocess.Popen(command, stdout=output, stderr=said)
         while not (self._path.exists() and self._path.stat().st_size > rate):
             assert self._child.poll() is None
             time.sleep(ASK_AGAIN_S)
@@ -507,6 +508,8 @@ class Load:
         run = Run(read_ledger(self._path), self.marks, json.loads(self._output.read_text()))
         print(as_text(run.ledger, run.marks))
         print(run.report)
+        # A producer that begins a new epoch may itself store again what it has no answer for.
+        print(self._said.read_text(errors="replace"))
         title = f"{run.ledger.acknowledged:,} records acknowledged"
         (self._directory / "load.svg").write_text(as_svg(run.ledger, run.marks, title))
         return run

@@ -54,7 +54,8 @@ def test_a_second_signal_loses_no_line(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "ottla.cli", "broker", str(settings)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:
-        wait_for(file, "node.started")
+        # Later than that it started: until it hears signals, one ends it without a word.
+        wait_for(file, "quorum.unreachable")
         node.send_signal(signal.SIGTERM)
         wait_for(file, "node.stopping")
         node.send_signal(signal.SIGINT)

@@ -13,7 +13,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from ottla.broker.authentication.mechanism import SaslMechanism
 from ottla.broker.authentication.plain import PlainMechanism
-from ottla.broker.authentication.sasl_session import SaslCounts, SaslRules
+from ottla.broker.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
 from ottla.broker.authentication.scram_server import ScramMechanism
 from ottla.model.scram import SCRAM_BY_NAME, ScramCredential
 from ottla.node.clock_driver import RealRng
@@ -35,6 +35,26 @@ def mechanisms() -> Mapping[str, SaslMechanism]:
 def rules(mechanisms: Mapping[str, SaslMechanism]) -> SaslRules:
     """What the listener under test asks: sessions have no end."""
     return SaslRules(mechanisms=mechanisms, session_ms_max={}, counts=SaslCounts())
+
+
+TOLD_MS = 2_000
+"""The end of a session as its client hears it: twice the least time between two renewals."""
+
+
+@pytest.fixture
+def sessions_end_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell clients an earlier end of their session than the broker keeps to.
+
+    librdkafka renews at 90 % of what it is told: its margin is 200 ms of two seconds, which a busy
+    machine misses.  With this the broker's own end, of a minute, is the margin.  That a session
+    ends when it was said to is tested in virtual time (`test_sasl_session.py`).
+    """
+    kept = SaslSession._authenticated
+
+    def told(session: SaslSession, *values: Any, **named: Any) -> int:
+        return min(kept(session, *values, **named), TOLD_MS)
+
+    monkeypatch.setattr(SaslSession, "_authenticated", told)
 
 
 ISSUER, AUDIENCE = "https://issuer.example", "ottla"

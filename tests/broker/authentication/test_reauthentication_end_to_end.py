@@ -1,4 +1,4 @@
-"""Sessions of two seconds, renewed under load by clients that do not send again: no send fails."""
+"""Sessions are renewed under load by clients that do not send again: no send fails."""
 
 import os
 import subprocess
@@ -18,14 +18,16 @@ from ottla.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE
 
 USERS = "USERS"
 TIMEOUT_S = 60
-FOR_S = float(os.environ.get("OTTLA_REAUTH_S", "6"))
+FOR_S = float(os.environ.get("OTTLA_REAUTH_S", "5"))
+PAUSE_S = 0.005
+"""Between two sends: a renewal meets one on its way, and the load is no measurement."""
 SETTINGS = {
     "listeners": f"PLAINTEXT://{HOST}:0,{USERS}://{HOST}:0",
     "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{USERS}:SASL_PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "listener.name.users.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_al="pw";',
-    "connections.max.reauth.ms": "2000",
+    "connections.max.reauth.ms": "60000",
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -33,8 +35,8 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[InProcessCluster]:
-    """Return a broker whose sessions last for two seconds, with the user al."""
+async def cluster(sessions_end_late: None) -> AsyncIterator[InProcessCluster]:
+    """Return a broker whose sessions are to be renewed within two seconds, with the user al."""
     async with open_in_process_cluster(broker_settings=SETTINGS) as found:
         async with open_admin(found.bootstrap) as admin:
             for mechanism in MECHANISMS[1:]:
@@ -86,6 +88,7 @@ def confluent_load(bootstrap: str, mechanism: str) -> int:
         producer.produce("t", b"x", partition=0, on_delivery=note)
         sent += 1
         producer.poll(0.002)
+        time.sleep(PAUSE_S)
     assert producer.flush(TIMEOUT_S) == 0
     assert failed == []
     assert delivered == sent
@@ -103,6 +106,7 @@ async def own_load(bootstrap: str, mechanism: str) -> None:
         async with open_producer(bootstrap, config) as producer:
             while True:
                 await (await producer.send("t", b"y", partition=1))
+                await trio.sleep(PAUSE_S)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -115,7 +119,7 @@ async def test_no_send_fails_while_sessions_are_renewed(
             nursery.start_soon(own_load, bootstrap, mechanism)
             await trio.to_thread.run_sync(confluent_load, bootstrap, mechanism)
     counts = counts_of(cluster)
-    assert counts.reauthentications >= 4
+    assert counts.reauthentications >= 2
     assert (counts.failures, counts.reauthentication_failures, counts.expired) == (0, 0, 0)
 
 

@@ -156,6 +156,7 @@ class Values:
         self, names: ClusterNames, rng: Rng, *, is_invented: bool, resource_type: int
     ) -> None:
         self._names = names
+        self._topic_names = [topic.name for topic in names.topics]
         self._rng = rng
         self._is_invented = is_invented
         self._resource_type = resource_type
@@ -197,7 +198,7 @@ class Values:
         if name == "resource_name":
             known = self._names.of_resource(self._resource_type)
         elif name in _TOPIC_TEXTS or (name in ("name", "topics") and "rotocol" not in struct.name):
-            known = [] if self._is_invented else [topic.name for topic in self._names.topics]
+            known = [] if self._is_invented else self._topic_names
         elif name in _GROUP_TEXTS:
             known = self._names.groups
         elif name in ("member_id", "group_instance_id"):
