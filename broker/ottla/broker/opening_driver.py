@@ -23,7 +23,7 @@ from ottla.broker.cluster.dynamic_settings import connection_bounds
 from ottla.broker.cluster.lifecycle import BrokerState, Lifecycle
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.doors import Doors
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_opening_driver import open_socket_server

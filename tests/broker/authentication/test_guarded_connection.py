@@ -8,7 +8,8 @@ import pytest
 
 from ottla.broker.authentication.illegal_state import register_sasl_apis
 from ottla.broker.authentication.sasl_session import SaslRules, SaslSession
-from ottla.broker.network.connection import Connection, ConnectionLimits
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.model.acls import ANONYMOUS_USER

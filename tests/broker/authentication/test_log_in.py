@@ -11,7 +11,8 @@ from trio.testing import MockClock
 
 from ottla.broker.authentication.illegal_state import register_sasl_apis
 from ottla.broker.authentication.sasl_session import SaslRules, SaslSession
-from ottla.broker.network.connection import Connection, ConnectionLimits
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_stream

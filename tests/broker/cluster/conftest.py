@@ -16,7 +16,8 @@ from ottla.broker.cluster.cluster_apis import (
 )
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.cluster.metadata_cache import ImageWatch, MetadataCache
-from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.connection import Connection, Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_memory import RequestMemory

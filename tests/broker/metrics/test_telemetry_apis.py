@@ -8,7 +8,8 @@ import pytest
 from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
-from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.connection import Connection, Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot

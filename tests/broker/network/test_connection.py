@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.connection import Connection, Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.request_traces import RequestTraces

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.network.connection import ConnectionLimits, Pending
+from ottla.broker.network.connection import Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, MalformedRequestError, Peer, RequestContext
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.request_memory import RequestMemory

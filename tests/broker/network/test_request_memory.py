@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.network.buffers import HELD_BYTES_MIN
-from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.connection import Connection, Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.request_memory import (
     SHARES_OF_POOL,

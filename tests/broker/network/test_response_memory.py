@@ -4,7 +4,8 @@ import struct
 
 import pytest
 
-from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.connection import Connection, Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_memory import ResponseMemory

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from ottla.broker.network import server_driver
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_driver import SocketServer

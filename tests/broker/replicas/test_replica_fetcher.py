@@ -13,7 +13,7 @@ import trio.testing
 from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.logs.list_offsets import ListOffsetsApi
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.server_driver import SocketServer

@@ -10,7 +10,7 @@ import trio
 
 from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.loopback_driver import Loopback

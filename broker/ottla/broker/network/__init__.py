@@ -14,6 +14,7 @@ descriptors_driver.py   number of connections that leave enough descriptors for 
 
 Requests
 connection.py           frames in, requests started in order, chunks out; no I/O
+connection_limits.py    how much one connection may ask of us
 parted.py               what stands for the host of a connection that has closed
 buffers.py              bytes that arrived and belong to no request yet, and what is to be sent
 guard.py                sees frames first, where clients are asked who they are

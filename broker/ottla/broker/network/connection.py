@@ -12,11 +12,11 @@ Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
 """
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.network.buffers import HeldBytes, Output
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.guard import GuardPost
 from ottla.broker.network.parted import PARTED_HOST
@@ -26,15 +26,7 @@ from ottla.broker.network.response_queue import ResponseQueue, ResponseSlot
 from ottla.broker.network.steps import Answer, Apart
 from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ProtocolError
-from ottla.model.limits import (
-    FRAME_LENGTH_BYTES,
-    FRAMES_PER_TURN_MAX,
-    KIB,
-    MIB,
-    REQUESTS_IN_FLIGHT_MAX,
-    TURN_NS_MAX,
-    WRITE_BACKLOG_BYTES_MAX,
-)
+from ottla.model.limits import FRAME_LENGTH_BYTES, KIB
 from ottla.wire.apis import OFFSET_COMMIT, PRODUCE, PUSH_TELEMETRY
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_request_header
@@ -52,19 +44,7 @@ OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
 Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | Apart[Any]
 """What a handler left unfinished; see `dispatch.py`."""
 
-FRAME_LENGTH = Struct(">i")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """How much one connection may ask of us; the defaults are the house's."""
-
-    frame_bytes_max: int = 100 * MIB
-    """`socket.request.max.bytes`."""
-    frames_per_turn_max: int = FRAMES_PER_TURN_MAX
-    turn_ns_max: int = TURN_NS_MAX
-    requests_in_flight_max: int = REQUESTS_IN_FLIGHT_MAX
-    write_backlog_bytes_max: int = WRITE_BACKLOG_BYTES_MAX
+read_length = Struct(">i").unpack_from
 
 
 class ConnectionHost(Protocol):
@@ -100,6 +80,7 @@ class Connection:
         "_coroutine_count",
         "_dispatcher",
         "_frame_bytes",
+        "_frame_bytes_max",
         "_guard",
         "_has_ended",
         "_held",
@@ -109,6 +90,7 @@ class Connection:
         "_lent_bytes",
         "_limits",
         "_muted_until_ms",
+        "_requests_in_flight_max",
         "_responses",
         "_share",
         "_stalled_ns",
@@ -142,6 +124,8 @@ class Connection:
         self.memory = memory
         self._share = MemoryShare(self)
         self._limits = limits
+        self._frame_bytes_max = limits.frame_bytes_max
+        self._requests_in_flight_max = limits.requests_in_flight_max
         self._responses = ResponseQueue()
         self._held = HeldBytes()
         self.output = Output()
@@ -417,7 +401,7 @@ class Connection:
     def _may_take_up(self) -> bool:
         return (
             self._awaited is None
-            and len(self._responses.slots) < self._limits.requests_in_flight_max
+            and len(self._responses.slots) < self._requests_in_flight_max
             and (not self.output.byte_count or self._may_owe_more)
             and self._muted_until_ms is None
             and not self._takes_no_more
@@ -523,8 +507,8 @@ class Connection:
 
     def _frame_length(self, data: memoryview, at: int) -> int:
         """Read and check a frame's length before anything is made of it."""
-        length: int = FRAME_LENGTH.unpack_from(data, at)[0]
-        least, most = FRAME_BYTES_MIN, self._limits.frame_bytes_max
+        length: int = read_length(data, at)[0]
+        least, most = FRAME_BYTES_MIN, self._frame_bytes_max
         if self._guard is not None:
             least, most = self._guard.frame_bounds(least, most)
         if least <= length <= most:

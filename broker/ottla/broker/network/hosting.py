@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.connection import Connection, Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, MalformedRequestError, NotServedYetError, Peer
 from ottla.broker.network.pending_work import guarded
 from ottla.broker.network.request_memory import RequestMemory

@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from ottla.broker.network.alarm_driver import Alarm
-from ottla.broker.network.connection import ConnectionLimits, Pending
+from ottla.broker.network.connection import Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.listener import HandshakeFailedError, ListenerTls

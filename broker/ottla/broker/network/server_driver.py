@@ -19,7 +19,7 @@ from functools import partial
 import trio
 
 from ottla.broker.network.channel_driver import Channel, ReadBuffer
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.descriptors_driver import client_descriptor_max, connection_count_allowed
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting_driver import ConnectionServer

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX
 from ottla.broker.network.listener import Listener

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
 from ottla.model.limits import INT32_MAX

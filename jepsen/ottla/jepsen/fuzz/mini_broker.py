@@ -22,7 +22,8 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
-from ottla.broker.network.connection import ConnectionLimits, Pending
+from ottla.broker.network.connection import Pending
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.request_memory import RequestMemory
@@ -474,7 +475,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
 
     # --- what is done with it ---
 
-    def take(self, data: bytes, piece_bytes: int) -> bytes:
+    def take(self, data: bytes | bytearray, piece_bytes: int) -> bytes:
         """Bring bytes as they may arrive, in pieces, and return what is sent back."""
         channel = self._channel
         channel.sent = sent = bytearray()

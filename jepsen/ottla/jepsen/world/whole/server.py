@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 import trio
 
-from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, NotServedYetError, Peer
 from ottla.broker.network.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
 from ottla.broker.network.listener import HandshakeFailedError, Listener, ListenerTls

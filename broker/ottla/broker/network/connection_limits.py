@@ -1,0 +1,23 @@
+"""How much one connection may ask of us.  Pure."""
+
+from dataclasses import dataclass
+
+from ottla.model.limits import (
+    FRAMES_PER_TURN_MAX,
+    MIB,
+    REQUESTS_IN_FLIGHT_MAX,
+    TURN_NS_MAX,
+    WRITE_BACKLOG_BYTES_MAX,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How much one connection may ask of us; the defaults are the house's."""
+
+    frame_bytes_max: int = 100 * MIB
+    """`socket.request.max.bytes`."""
+    frames_per_turn_max: int = FRAMES_PER_TURN_MAX
+    turn_ns_max: int = TURN_NS_MAX
+    requests_in_flight_max: int = REQUESTS_IN_FLIGHT_MAX
+    write_backlog_bytes_max: int = WRITE_BACKLOG_BYTES_MAX
