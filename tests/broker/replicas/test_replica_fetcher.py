@@ -362,3 +362,16 @@ async def test_a_partition_that_goes_while_its_flush_is_due_harms_nobody(
     partition.remove()
 
     await fetcher._flush_all([followed])
+
+
+async def test_what_metadata_brings_while_the_broker_ends_starts_no_task(
+    world: World, tmp_path: Path
+) -> None:
+    await world.add("a", replicas=(1, 2))
+    follower = Follower(world, tmp_path / "follower")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follower.fetchers.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    await follower.follow("a")
+    assert len(follower.fetchers) == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
@@ -226,3 +227,23 @@ async def test_a_broker_writes_its_own_markers_without_a_connection(world: World
             await until(lambda: bool(sending.marked))
             assert writer.asked == [(2, 5)] * 2
             nursery.cancel_scope.cancel()
+
+
+async def test_an_order_that_comes_while_the_broker_ends_waits_for_the_next_run(
+    world: World,
+) -> None:
+    await world.add("orders")
+    sending, writer = Sending(world), Writer()
+    with trio.fail_after(60):
+        async with writing(world, writer) as server:
+            await sending.publish(server)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(sending.sender.run)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+            sending.order()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(sending.sender.run)
+                await until(lambda: bool(sending.marked))
+                nursery.cancel_scope.cancel()
+    assert writer.asked == [(2, 5)]

@@ -101,11 +101,16 @@ class ReplicaFetchers:
 
     async def run(self) -> None:
         """Fetch until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            self._start_soon = starter_of(self._nursery)
+        async with trio.open_nursery() as nursery:
+            self._start_soon = starter_of(nursery)
+            self._nursery = nursery
             for fetcher in self._fetchers.values():
                 self._start_soon(fetcher.run)
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                # Before the nursery closes: metadata may still bring partitions to follow.
+                self._nursery = None
 
     def follow(self, partition: Partition) -> None:
         """Follow a partition's leader, unless that is done already; the log must be there."""

@@ -99,7 +99,11 @@ class MarkerSender:
                     # What a nursery before this one had taken up is not known any longer.
                     self._queues.add(order, frozenset(order.missing), self.image)
             self._wake()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                # Before the nursery closes: what is queued from now waits for the next one.
+                self._nursery = None
 
     def metrics(self) -> dict[str, float]:
         """Return what waits."""
