@@ -14,6 +14,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.address_probe import Probe, Probed, probe_nothing
+from ottla.node.address_probe_driver import probe_address
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.local_nodes_driver import free_ports
@@ -58,6 +60,7 @@ class Quorum:
     def __init__(self, directory: Path, nursery: trio.Nursery, config: QuorumConfig = FAST) -> None:
         self.members: dict[NodeId, QuorumMember] = {}
         self.config = config
+        self.probe: Probe = probe_nothing
         self.skews_ms: dict[NodeId, int] = {}
         self._directory = directory
         self._nursery = nursery
@@ -132,6 +135,7 @@ class Quorum:
             rpc=runtime,
             clock=SkewedClock(self.skews_ms.get(node_id, 0)),
             rng=RealRng(),
+            probe=self.probe,
         ) as member:
             yield member
 
@@ -176,10 +180,14 @@ class Quorum:
 
 
 async def with_quorum(
-    directory: Path, body: Callable[[Quorum], Awaitable[None]], config: QuorumConfig = FAST
+    directory: Path,
+    body: Callable[[Quorum], Awaitable[None]],
+    config: QuorumConfig = FAST,
+    probe: Probe = probe_nothing,
 ) -> None:
     async with trio.open_nursery() as nursery:
         quorum = Quorum(directory, nursery, config)
+        quorum.probe = probe
         await quorum.format()
         for node_id in quorum.ids:
             await quorum.start(node_id)
@@ -215,6 +223,40 @@ async def test_commits_survive_the_leader_and_go_on_without_it(tmp_path: Path) -
         assert names == {"after", *(f"before.{number}" for number in range(5))}
 
     await with_quorum(tmp_path, body)
+
+
+async def test_a_leader_whose_process_is_gone_is_not_waited_for(tmp_path: Path) -> None:
+    async def body(quorum: Quorum) -> None:
+        await quorum.commit("before", "x")
+        lost = (await quorum.leader()).leader_id
+        assert lost is not None
+        await quorum.stop(lost)
+        await quorum.commit("after", "x")
+
+    await with_quorum(tmp_path, body, CALM, probe_address)
+
+
+@pytest.mark.parametrize("probed", [Probed.ACCEPTED, Probed.UNKNOWN])
+async def test_a_leader_that_may_live_is_waited_for(tmp_path: Path, probed: Probed) -> None:
+    """Its connection closed, and something listens at its address, or no answer comes from it."""
+    probe_count = 0
+
+    async def probe(host: str, port: int, /) -> Probed:
+        nonlocal probe_count
+        probe_count += 1
+        return probed
+
+    async def body(quorum: Quorum) -> None:
+        await quorum.commit("before", "x")
+        leader = await quorum.leader()
+        lost, epoch = leader.leader_id, leader.epoch
+        assert lost is not None
+        await quorum.stop(lost)
+        while probe_count < 8:
+            await trio.sleep(0.01)
+        assert {(one.leader_id, one.epoch) for one in quorum.members.values()} == {(lost, epoch)}
+
+    await with_quorum(tmp_path, body, CALM, probe)
 
 
 async def test_a_leader_without_a_majority_commits_nothing_and_resigns(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ottla.model.log_events import event
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ListenAddress, is_loopback
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.address_probe import probe_nothing
 from ottla.node.identity import (
     prepare_controller_directory,
     quorum_identity,
@@ -110,6 +111,7 @@ async def _serve(
             clock=clock,
             rng=rng,
             disks=config.disks,
+            probe=seams.probe if config.early_failover else probe_nothing,
         ) as member,
         trio.open_nursery() as nursery,
     ):

@@ -14,6 +14,7 @@ EVENTS: Mapping[str, str] = {
     "log.dropped": "Lines were lost: they came too fast, or could not be written.",
     "log.line": "A line without a name of its own.",
     "quorum.role": "This node's role in the quorum changed: an election, a leader, an epoch.",
+    "quorum.gone": "The leading controller's process is gone: its address refuses.",
     "controller.active": "This controller is the active one.",
     "controller.inactive": "This controller is no longer the active one.",
     "metadata.loaded": "The node knows the cluster: brokers, topics and partitions by number.",

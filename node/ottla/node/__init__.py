@@ -9,6 +9,8 @@ snapshot_store.py        the snapshot files on disk
 snapshot_driver.py       when a snapshot is written
 snapshot_file.py         a snapshot as bytes
 record_batches.py        metadata records as batches, and batches as steps of an image
+address_probe.py         the sign that a process is gone, and the seam by which it is found
+address_probe_driver.py  the machine's own probe, by TCP
 peer_troubles.py         why other members do not work with this one, for people
 authorizer_metrics.py    what a node's authorizer decides, at /metrics
 quorum_metrics.py        what a member tells of the quorum at /metrics

@@ -25,6 +25,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.address_probe import Probe, Probed, probe_nothing
 from ottla.node.image_loader_driver import ImageLoader
 from ottla.node.metadata_log import MetadataLog, open_metadata_log
 from ottla.node.peer_troubles import PeerTroubles
@@ -38,6 +39,7 @@ from ottla.raft.events import (
     AppendRequested,
     Event,
     Flushed,
+    LeaderRefused,
     RequestFailed,
     RequestReceived,
     ResignRequested,
@@ -88,6 +90,7 @@ class QuorumMember:
         clock: Clock,
         nursery: trio.Nursery,
         room: MeasuredRoom,
+        probe: Probe,
         errors: UnexpectedErrors | None = None,
     ) -> None:
         self.identity = identity
@@ -100,6 +103,10 @@ class QuorumMember:
         self._troubles = troubles
         self._clock = clock
         self._nursery = nursery
+        self._probe = probe
+        self._is_probing = False
+        self._gone: tuple[NodeId, Epoch] | None = None
+        """The last leader whose process was found gone."""
         self._errors = errors or UnexpectedErrors()
         log.when_disk_full(room.note_refused)
         self._loader = ImageLoader(log, self._errors)
@@ -355,6 +362,7 @@ class QuorumMember:
 
     async def _ask(self, outgoing: Outgoing) -> None:
         event: Event
+        may_be_gone = False
         if self._log.lacks_room and isinstance(outgoing.request, FetchRequest):
             await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
         try:
@@ -365,6 +373,7 @@ class QuorumMember:
             why = error.message if isinstance(error, RefusedError) else str(error)
             trouble = self._troubles.on_silence(outgoing.to, why, self._now_ms())
             event = RequestFailed(request_id=outgoing.request_id)
+            may_be_gone = getattr(error, "code", None) is ErrorCode.NETWORK_EXCEPTION
         else:
             trouble = self._troubles.on_answer(
                 outgoing.to, response.error, self._clock.monotonic_ms()
@@ -374,6 +383,32 @@ class QuorumMember:
         await self._step_of_ours(event)
         if isinstance(event, ResponseReceived):
             self._note_leader_end(event.response)
+        elif may_be_gone and isinstance(outgoing.request, FetchRequest):
+            await self._look_for_leader(outgoing)
+
+    async def _look_for_leader(self, failed: Outgoing) -> None:
+        """Find out whether the process of the leader, from which a fetch has failed, is gone."""
+        leader_id, epoch = self._core.leader_id, self._core.epoch
+        if not self.identity.is_voter or failed.to != leader_id or self._is_probing:
+            return
+        at = failed.endpoints[0]
+        self._is_probing = True
+        try:
+            probed = await self._probe(at.host, at.port)
+        finally:
+            self._is_probing = False
+        if probed is Probed.REFUSED:
+            if self._gone != (leader_id, epoch):
+                self._gone = (leader_id, epoch)
+                _LOGGER.info(
+                    "controller %s, which led epoch %s, is gone: %s:%s refuses connections",
+                    leader_id,
+                    epoch,
+                    at.host,
+                    at.port,
+                    extra=log_events.event("quorum.gone", leader=leader_id, epoch=epoch),
+                )
+            await self._step_of_ours(LeaderRefused(leader_id=failed.to, epoch=epoch))
 
     def _warn_of(self, trouble: str | None) -> None:
         if trouble is not None:
@@ -490,9 +525,11 @@ async def open_quorum_member(
     errors: UnexpectedErrors | None = None,
     disks: DiskConfig | None = None,
     room: MeasuredRoom | None = None,
+    probe: Probe = probe_nothing,
 ) -> AsyncIterator[QuorumMember]:
     """Take part in the quorum, as voter or observer, for the length of the `with`.
 
+    `probe` is how a voter finds out that its leader is gone, sooner than by its silence.
     `room` is that of the directory where somebody else measures it; by default this member does,
     by the bounds of `disks`.
     Leaving it by an error leaves the log as after a crash; it is recovered at the next start.
@@ -515,6 +552,7 @@ async def open_quorum_member(
                 clock=clock,
                 nursery=nursery,
                 room=room,
+                probe=probe,
                 errors=errors,
             )
             if own_room is not None:

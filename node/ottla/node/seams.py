@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ottla.model.seams import Clock, Rng
+from ottla.node.address_probe import Probe, probe_nothing
 from ottla.rpc.rpc_seam import OpenRpc
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner
 from ottla.storage.disk_seam import Disk
@@ -40,6 +41,8 @@ class NodeSeams:
     rng: Rng
     open_disk: OpenDisk
     open_rpc: OpenRpc
+    probe: Probe = probe_nothing
+    """Finds out whether a process that was there is gone."""
     compute: Compute = compute_inline
     """For what would hold the loop too long."""
     cleaning: CleaningRunner | None = None

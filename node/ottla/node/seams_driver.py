@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import trio
 
+from ottla.node.address_probe_driver import probe_address
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.seams import NodeSeams
 from ottla.rpc.rpc_driver import open_rpc_runtime
@@ -30,6 +31,7 @@ def real_seams() -> NodeSeams:
         rng=RealRng(),
         open_disk=RealDisk,
         open_rpc=open_rpc_runtime,
+        probe=probe_address,
         compute=compute_in_thread,
         cleaning=WorkerPool(),
     )

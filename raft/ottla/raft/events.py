@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ottla.model.ids import Epoch, Offset
+from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.raft.messages import Records, Request, Response
 
 
@@ -33,6 +33,19 @@ class RequestFailed:
     """An `Outgoing` request met a dead connection or its deadline; nobody knows its outcome."""
 
     request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderRefused:
+    """The leader's address refuses connections (ECONNREFUSED), after a fetch from it has failed.
+
+    The driver has tried every address of the leader's host just now.  No other failure counts: not
+    a reset, a goodbye, a timeout, nor a name or a host that is not found.
+    """
+
+    leader_id: NodeId
+    epoch: Epoch
+    """The leader's, as this node knew it when the fetch failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +87,7 @@ Event = (
     | RequestReceived
     | ResponseReceived
     | RequestFailed
+    | LeaderRefused
     | AppendRequested
     | Flushed
     | ResignRequested

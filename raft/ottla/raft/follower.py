@@ -22,6 +22,14 @@ PATIENCE_JITTER_DIVISOR = 8
 """An eighth of the fetch timeout is added by chance.  Less, and the followers of a dead leader
 stand in step and split the vote; more, and its failure is noticed later."""
 
+REFUSED_PAUSE_MS = 20
+"""How long a voter waits that knows its leader's process gone.  Less, and the others have not
+noticed yet and turn it down."""
+
+REFUSED_STAGGER_MS = 100
+"""How much longer each voter waits than the one before it, by id.  Less than an election takes lets
+them split the vote; more is waited where the first is gone too."""
+
 
 @dataclass(slots=True)
 class SnapshotFetch:
@@ -56,8 +64,22 @@ class Follower:
 
     @property
     def grants_pre_votes(self) -> bool:
-        """Say no once the leader has answered: it lives (KIP-996)."""
+        """Say no once the leader has answered: it lives (KIP-996), unless it is known gone."""
         return not self._has_fetched
+
+    def on_leader_refused(self, replica: Replica, now_ms: int) -> None:
+        """Stand for election soon: the process that this replica followed is gone.
+
+        Only a leader that has answered this replica can be lost to it, and once: a voter whose
+        candidacy the others turn down, since they hear the leader, waits a whole fetch timeout.
+        """
+        if not self._has_fetched or not replica.may_campaign:
+            return
+        self._has_fetched = False
+        others = [each for each in replica.identity.voters.ids if each != self.leader_id]
+        pause_ms = REFUSED_PAUSE_MS + REFUSED_STAGGER_MS * others.index(replica.identity.node_id)
+        pause_ms += replica.rng.below(REFUSED_STAGGER_MS // 2)
+        self._fetch_deadline_ms = min(self._fetch_deadline_ms, now_ms + pause_ms)
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Fetch on, or stand for election once the leader has been silent for too long."""

@@ -40,6 +40,7 @@ from ottla.raft.events import (
     AppendRequested,
     Event,
     Flushed,
+    LeaderRefused,
     RequestFailed,
     RequestReceived,
     ResignRequested,
@@ -188,6 +189,10 @@ class QuorumCore:
                 outgoing = self._replica.requests.take(event.request_id)
                 if outgoing is not None:
                     self._replica.requests.back_off(outgoing.to, now_ms)
+            case LeaderRefused():
+                is_of_today = (event.leader_id, event.epoch) == (self.leader_id, self.epoch)
+                if isinstance(self._state, Follower) and is_of_today:
+                    self._state.on_leader_refused(self._replica, now_ms)
             case AppendRequested():
                 assert isinstance(self._state, Leader)
                 append = LeaderAppend(leader_epoch=event.epoch, records=event.records)

@@ -65,6 +65,15 @@ class ControllerConfig:
         at_least=1,
         doc="How long a broker may be silent before it is fenced.",
     )
+    early_failover: bool = setting(
+        True,
+        key="ottla.early.failover",
+        doc="Ottla's own: whether a process counts as gone as soon as its connection has closed "
+        "and its address, which accepted connections before, refuses another one: a broker is then "
+        "fenced before `broker.session.timeout.ms`, and the other controllers elect before "
+        "`controller.quorum.fetch.timeout.ms`. Silence, resets, timeouts and hosts out of reach "
+        "never shorten a timeout. Set it on all controllers.",
+    )
     num_partitions: int = setting(
         1,
         key="num.partitions",

@@ -16,12 +16,13 @@ from ottla.raft.effects import Effects, Outgoing
 from ottla.raft.events import (
     Event,
     Flushed,
+    LeaderRefused,
     RequestFailed,
     RequestReceived,
     ResponseReceived,
     Tick,
 )
-from ottla.raft.messages import Response
+from ottla.raft.messages import FetchRequest, Response
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.member import MemoryMember
 from ottla.raft.testing.narrator import tell_effects, tell_request, tell_response
@@ -81,6 +82,8 @@ class World:
         """Pairs of nodes whose packets vanish."""
         self.cut: set[tuple[NodeId, NodeId]] = set()
         """Ways (sender, receiver) on which packets vanish, while those back arrive."""
+        self.refused: set[tuple[NodeId, NodeId]] = set()
+        """Ways on which something between refuses connections, though the receiver may live."""
         settings = QuorumConfig() if config is None else config
         self.members = {
             NodeId(node_id): MemoryMember(
@@ -91,8 +94,8 @@ class World:
         self.narrate: Callable[[str], None] = _say_nothing
         """Hears every line of what happens."""
         self._token = 0
-        self._routes: dict[int, Callable[[Response], None]] = {}
-        """Where the answer to each unanswered request goes."""
+        self._routes: dict[int, tuple[NodeId, Callable[[Response | None], None]]] = {}
+        """Who has each unanswered request, and where its answer goes."""
         self._sequence = 0
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._wakes: dict[NodeId, int | None] = dict.fromkeys(self.members)
@@ -113,6 +116,13 @@ class World:
         self.members[NodeId(node_id)].stop(survivor_count)
         self._wakes[NodeId(node_id)] = None
 
+    def kill(self, node_id: int) -> None:
+        """End a node's process: its files stay, and its kernel closes its connections."""
+        member = self.members[NodeId(node_id)]
+        self.crash(node_id, survivor_count=member.log.end_offset - member.log.flushed_offset)
+        for token in [token for token, (node, _) in self._routes.items() if node == node_id]:
+            self._routes.pop(token)[1](None)
+
     def part(self, *sides: tuple[int, ...]) -> None:
         """Cut the network between the nodes of different sides; nodes on no side are cut off."""
         side_of = {node: at for at, side in enumerate(sides) for node in side}
@@ -128,6 +138,7 @@ class World:
         """Let every packet through again."""
         self.parted = set()
         self.cut = set()
+        self.refused = set()
 
     def propose(self, value: str, at: int | None = None) -> bool:
         """Append a value on some node that believes it leads; return whether there was one."""
@@ -193,7 +204,7 @@ class World:
         elif effects.flush:
             self._later(0, self._guarded(node_id, Flushed(end_offset=member.log.end_offset)))
         for token, response in answers:
-            self._routes.pop(token)(response)
+            self._routes.pop(token)[1](response)
         for outgoing in effects.messages:
             self._send(node_id, outgoing)
 
@@ -224,7 +235,9 @@ class World:
         answer_to = self._guarded_response(sender, outgoing)
         copies = 2 if self.chance.random() < self.weather.repeat else 1
         for _ in range(copies):
-            self._packet(sender, receiver, lambda: self._arrive(receiver, outgoing, answer_to))
+            self._packet(
+                sender, receiver, lambda: self._arrive(sender, receiver, outgoing, answer_to)
+            )
 
     def _guarded_response(
         self, sender: NodeId, outgoing: Outgoing
@@ -240,24 +253,34 @@ class World:
                     self.narrate(tell_response(receiver, sender, response))
 
             def arrive() -> None:
-                if member.core is not None and member.incarnation == incarnation:
-                    self.step(sender, event)
+                if member.core is None or member.incarnation != incarnation:
+                    return
+                self.step(sender, event)
+                if response is None and isinstance(outgoing.request, FetchRequest):
+                    self._tell_of_refusal(sender, receiver)
 
             self._packet(receiver, sender, arrive)
 
         return deliver
 
+    def _tell_of_refusal(self, node_id: NodeId, leader_id: NodeId) -> None:
+        """Have a node know that its leader's address refuses connections, as a driver finds out."""
+        core = self.members[node_id].core
+        if core is not None and core.leader_id == leader_id:
+            self.step(node_id, LeaderRefused(leader_id=leader_id, epoch=core.epoch))
+
     def _arrive(
         self,
+        sender: NodeId,
         receiver: NodeId,
         outgoing: Outgoing,
         answer_to: Callable[[NodeId, Response | None], None],
     ) -> None:
-        if self.members[receiver].core is None:
+        if self.members[receiver].core is None or (sender, receiver) in self.refused:
             answer_to(receiver, None)  # connection refused
             return
         self._token += 1
-        self._routes[self._token] = lambda response: answer_to(receiver, response)
+        self._routes[self._token] = (receiver, lambda response: answer_to(receiver, response))
         self.step(receiver, RequestReceived(token=self._token, request=outgoing.request))
 
     def _packet(self, sender: NodeId, receiver: NodeId, arrive: Callable[[], None]) -> None:

@@ -23,6 +23,7 @@ from ottla.raft.effects import Effects, Outgoing
 from ottla.raft.events import (
     Event,
     Flushed,
+    LeaderRefused,
     RequestFailed,
     RequestReceived,
     ResignRequested,
@@ -140,6 +141,7 @@ class ForgedRaftWalk(RaftWalk):
         "a forged request is answered",
         "a forged answer arrives",
         "a forger says the same again and again",
+        "a leader's address refuses",
     )
     has_forger = True
 
@@ -220,9 +222,18 @@ class WalkedQuorum:
             (self._resign, 1, False),
             (self._black_out, 1, False),
             (self._wipe, 1, False),
-            *(((self._forge, 6, True), (self._insist, 2, False)) if self._has_forger else ()),
+            *self._forgeries(),
         )
         return drawn_actions(self.chance, rows)
+
+    def _forgeries(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
+        if not self._has_forger:
+            return ()
+        return (
+            (self._forge, 6, True),
+            (self._insist, 2, False),
+            (self._refuse, 3, False),
+        )
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -357,6 +368,15 @@ class WalkedQuorum:
             self._take_forged(at, goodbye)
             if core.epoch > INT32_MAX // 2:
                 raise Violation("EpochsKeepRoom", f"replica {at} is in epoch {core.epoch}")
+
+    def _refuse(self) -> None:
+        """Have a replica find its leader's address refusing, as it may with a living leader."""
+        at = self.chance.below(len(self.members))
+        core = self.members[at].core
+        if core is None or core.leader_id is None or core.is_leader:
+            return
+        self.rare.sometimes("a leader's address refuses")
+        self._step(at, LeaderRefused(leader_id=core.leader_id, epoch=core.epoch))
 
     def _send_forged(self, at: int) -> None:
         core = self.members[at].core

@@ -5,6 +5,7 @@ loop.py           trio's loop: virtual time, an order the seed decides, processe
 network.py        delays, cuts, breaks; what is on its way
 streams.py        byte streams in place of TCP
 rpc.py            remote procedures in place of gRPC
+probe.py          probes of addresses, by which a process is known to be gone
 channels.py       a client's stream at the server, plain or encrypted
 server.py         drives the broker's connections in place of the epoll
 clock.py          clocks that drift and jump

@@ -20,6 +20,7 @@ from ottla.jepsen.world.whole.clock import MachineClock
 from ottla.jepsen.world.whole.encryption import Encryption
 from ottla.jepsen.world.whole.loop import TASKS, Loop, Tasks, next_instant
 from ottla.jepsen.world.whole.network import SimulatedNetwork
+from ottla.jepsen.world.whole.probe import MachineProbe
 from ottla.jepsen.world.whole.rpc import RpcExchange, open_machine_rpc
 from ottla.jepsen.world.whole.streams import MachineTransport, Ports
 from ottla.model.seams import Rng
@@ -136,8 +137,13 @@ class Machine:
     @property
     def seams(self) -> NodeSeams:
         """Return what a node on this machine stands on."""
+        world = self.world
         return NodeSeams(
-            clock=self.clock, rng=self.rng, open_disk=self._open_disk, open_rpc=self._open_rpc
+            clock=self.clock,
+            rng=self.rng,
+            open_disk=self._open_disk,
+            open_rpc=self._open_rpc,
+            probe=MachineProbe(world.network, world.ports, world.exchange, self.host),
         )
 
     def start(self) -> None:
