@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.controller import elections
+from ottla.controller.attendance_driver import AttendanceKeeper
 from ottla.controller.controller_driver import NO_RECORDS, Controller
 from ottla.controller.controller_service import controller_handlers
 from ottla.controller.decision import Decision, decided
@@ -35,6 +36,7 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.address_probe import Probe, probe_nothing
 from ottla.node.record_batches import batch_of
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.progress import QuorumProgress
@@ -164,6 +166,7 @@ class Played:
     quorum: PlayedQuorum
     clock: VirtualClock
     errors: UnexpectedErrors
+    attendances: AttendanceKeeper
     epochs: dict[int, int] = field(default_factory=dict)
 
     async def register(self, *ids: int) -> None:
@@ -208,7 +211,11 @@ class Played:
 
 @asynccontextmanager
 async def playing(
-    *, idle_interval_ms: int = 0, first_records: Sequence[Record] = ()
+    *,
+    idle_interval_ms: int = 0,
+    first_records: Sequence[Record] = (),
+    probe: Probe = probe_nothing,
+    is_early: bool = True,
 ) -> AsyncIterator[Played]:
     """A controller that is active, in a cluster without brokers."""
     errors = UnexpectedErrors()
@@ -217,12 +224,14 @@ async def playing(
     controller = Controller(
         quorum, config, IDENTITY, clock, CountingRng(), first_records=first_records
     )
+    keeper = AttendanceKeeper(controller, probe, clock=clock, errors=errors, is_early=is_early)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Upkeep(controller, config, errors).run)
+        nursery.start_soon(keeper.run)
         await wait_all_tasks_blocked()
         quorum.elect(EPOCH)
         await controller.wait_active()
-        yield Played(controller, quorum, clock, errors)
+        yield Played(controller, quorum, clock, errors, keeper)
         nursery.cancel_scope.cancel()
 
 
@@ -572,7 +581,9 @@ async def test_a_request_that_is_too_much_of_something_is_answered_with_its_code
 ) -> None:
     async with playing() as played:
         await played.register(1)
-        handlers = guarded(controller_handlers(played.controller), played.errors)
+        handlers = guarded(
+            controller_handlers(played.controller, played.attendances), played.errors
+        )
         forward = next(one for one in handlers if one.method is methods.FORWARD)
         asked = pb.ForwardRequest(
             api_key=request_.API_KEY, api_version=version, body=encode(request_, version)

@@ -391,6 +391,7 @@ class Broker:
         self.core.authenticators.follow(self.member)
         broker_epoch = await self.lifecycle.register(self._registration())
         nursery.start_soon(self.lifecycle.run)
+        nursery.start_soon(keep_running, "attendance", self.lifecycle.attendance.run, self.errors)
         # Not before our own registration is in the image: what it says of us holds from there.
         await self.member.wait_applied(Offset(broker_epoch + 1))
         image = self.member.image

@@ -4,6 +4,7 @@ decision.py           records, reply and image; what a decision may know besides
 client_requests.py    which decision answers which client request that a broker forwards
 brokers.py            registration, heartbeats, fencing, controlled shutdown
 sessions.py           which brokers are alive: soft, forgotten with the leadership
+attendances.py        which brokers are gone for certain, before their sessions end
 partition_change.py   one partition's next state: ISR, eligible replicas, leader
 elections.py          batches of such changes when brokers leave, come, or somebody asks
 partitions.py         AlterPartition and AssignReplicasToDirs
@@ -27,6 +28,7 @@ rehearsal.py          a controller without quorum, clock or network, for tests
 quorum_seam.py        what the controller needs of its member of the quorum
 controller_driver.py  the queue, the speculative image, appends and commits
 upkeep_driver.py      what it does unasked: fence, elect, give leaderships back, no-op records
+attendance_driver.py  the calls that brokers keep open, and what is done when they are cut off
 own_telemetry_driver.py  to whom it is told
 controller_metrics.py what it tells of itself and of the cluster at /metrics
 controller_service.py the gRPC service

@@ -120,6 +120,8 @@ class Controller:
         """A stopwatch, to be set to a finer one."""
         self.turn = trio.Event()
         """Set, and replaced, whenever this node becomes or ceases to be the controller."""
+        self.session_ended = trio.Event()
+        """Set, and replaced, whenever a session ends before its time."""
 
     @property
     def known_image(self) -> MetadataImage:
@@ -396,6 +398,17 @@ class Controller:
         if stall_ms:
             _LOGGER.warning("stood still for %s ms: brokers' sessions are longer by it", stall_ms)
         return now_ms
+
+    def end_session(self, broker: NodeId) -> int:
+        """Have a broker fenced whose process is gone; return what was left of its session, in ms.
+
+        It may register again at once.
+        """
+        left_ms = self.sessions.end(broker, self.session_time_ms())
+        self.counts.early_ends.value += 1
+        ended, self.session_ended = self.session_ended, trio.Event()
+        ended.set()
+        return left_ms
 
     def _on_leadership(self, epoch: Epoch | None) -> None:
         self.epoch = epoch

@@ -55,6 +55,8 @@ class ControllerCounts:
         self.turns = Counter()
         """How often this node became the active controller."""
         self.expired_sessions = Counter()
+        self.early_ends = Counter()
+        """Sessions that ended before their time, their broker's process being gone."""
         self.unclean_elections = Counter()
         self.eligible_elections = Counter()
         self.queued = Histogram(BOUNDS_NS)
@@ -191,6 +193,13 @@ def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
         f"{CONTROLLER}TimedOutBrokerHeartbeatCount",
         "Brokers fenced because they fell silent.",
         counts.expired_sessions.value,
+    )
+    yield Family(
+        "ottla_controller_sessions_ended_early_total",
+        MetricKind.COUNTER,
+        "Sessions of brokers that ended before their time, since the broker's process was gone.",
+        (),
+        (((), counts.early_ends.value),),
     )
     yield _counter(
         f"{STATS}UncleanLeaderElectionsPerSec",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ottla.controller.attendance_driver import AttendanceKeeper
 from ottla.controller.controller_driver import Controller
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.proto import controller_pb2 as pb
@@ -10,7 +11,9 @@ from ottla.rpc.method import MethodHandler
 from ottla.wire import apis
 
 
-def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]:
+def controller_handlers(
+    controller: Controller, attendances: AttendanceKeeper
+) -> list[MethodHandler[Any, Any]]:
     """Return the handlers of `ottla.controller.Controller`; refusals travel as themselves."""
 
     async def forward(request: pb.ForwardRequest) -> pb.ForwardResponse:
@@ -19,6 +22,7 @@ def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]
     return [
         MethodHandler(methods.REGISTER, controller.register),
         MethodHandler(methods.HEARTBEAT, controller.heartbeat),
+        MethodHandler(methods.ATTEND, attendances.attend),
         MethodHandler(methods.ALTER_PARTITION, controller.alter_partition),
         MethodHandler(methods.ALLOCATE_PRODUCER_IDS, controller.allocate_producer_ids),
         MethodHandler(methods.ASSIGN_REPLICAS_TO_DIRS, controller.assign_replicas_to_dirs),

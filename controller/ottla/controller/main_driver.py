@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import trio
 
+from ottla.controller.attendance_driver import AttendanceKeeper
 from ottla.controller.controller_driver import Controller, make_authorizer
 from ottla.controller.controller_service import controller_handlers
 from ottla.controller.node_identities import NodeIdentities, admit_anyone
@@ -122,10 +123,14 @@ async def _serve(
         )
         await nursery.start(own_telemetry.run)
         nursery.start_soon(Upkeep(controller, config, errors).run)
+        attendances = AttendanceKeeper(
+            controller, seams.probe, clock=clock, errors=errors, is_early=config.early_failover
+        )
+        nursery.start_soon(attendances.run)
         handlers = guarded(
             [
                 *quorum_handlers(member.answer),
-                *controller_handlers(controller),
+                *controller_handlers(controller, attendances),
                 cluster_id_handler(identity.cluster_id),
             ],
             errors,

@@ -35,6 +35,7 @@ SENDER_FIELDS: dict[str, str | None] = {
     CLUSTER_ID.path: ANY_NODE,
     methods.REGISTER.path: "broker_id",
     methods.HEARTBEAT.path: "broker_id",
+    methods.ATTEND.path: "broker_id",
     methods.ALTER_PARTITION.path: "broker_id",
     methods.ALLOCATE_PRODUCER_IDS.path: "broker_id",
     methods.ASSIGN_REPLICAS_TO_DIRS.path: "broker_id",

@@ -21,6 +21,8 @@ class Session:
 
     broker_epoch: int
     contact_ms: int
+    contact_count: int = 0
+    """How often it was heard."""
     metadata_offset: Offset = NO_OFFSET
     """The last metadata offset the broker said it applied."""
     shutdown_offset: Offset | None = None
@@ -73,6 +75,7 @@ class BrokerSessions:
         if session is None or session.broker_epoch != broker_epoch:
             session = self._sessions[broker] = Session(broker_epoch, now_ms)
         session.contact_ms = max(session.contact_ms, now_ms)
+        session.contact_count += 1
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
         return session
 
@@ -85,6 +88,18 @@ class BrokerSessions:
     def forget(self, broker: NodeId) -> None:
         """Drop the session of a broker that said goodbye."""
         self._sessions.pop(broker, None)
+
+    def end(self, broker: NodeId, now_ms: int) -> int:
+        """Let a session be over, and return how many milliseconds were left of it."""
+        session = self._sessions[broker]
+        left_ms = max(0, session.contact_ms + self.session_timeout_ms - now_ms)
+        session.contact_ms -= left_ms
+        return left_ms
+
+    def contact_count(self, broker: NodeId) -> int:
+        """Return how often a broker was heard in its session; 0 if it has none."""
+        session = self._sessions.get(broker)
+        return 0 if session is None else session.contact_count
 
     def is_valid(self, broker: BrokerRegistration, now_ms: int) -> bool:
         """Return whether this registration of the broker was heard of within its time."""

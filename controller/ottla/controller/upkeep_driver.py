@@ -82,9 +82,10 @@ class Upkeep:
             await trio.sleep(self._controller.sessions.look_interval_ms / 1000)
 
     async def _fence_silent_brokers(self) -> None:
-        """Sleep until the next session could end: none can begin and end meanwhile."""
+        """Sleep until the next session could end, or one ends early."""
         controller, sessions = self._controller, self._controller.sessions
         while True:
+            ended = controller.session_ended
             now_ms = controller.session_time_ms()
             silent = () if controller.epoch is None else sessions.expired(controller.image, now_ms)
             if silent:
@@ -94,7 +95,8 @@ class Upkeep:
             latest_ms = now_ms + sessions.session_timeout_ms
             expiry_ms = sessions.next_expiry_ms(controller.image)
             wake_ms = latest_ms if expiry_ms is None else min(expiry_ms, latest_ms)
-            await trio.sleep(max(1, wake_ms - now_ms) / 1000)
+            with trio.move_on_after(max(1, wake_ms - now_ms) / 1000):
+                await ended.wait()
 
     def _fence(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
         """Do as much as one decision may; who is not fenced by it is found expired again."""

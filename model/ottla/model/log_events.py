@@ -21,6 +21,7 @@ EVENTS: Mapping[str, str] = {
     "broker.registered": "A broker registered, for the first time or after a restart.",
     "broker.unregistered": "A broker was removed from the cluster.",
     "broker.fenced": "A broker may not lead or be in sync until it is heard again.",
+    "broker.gone": "A broker's process is gone: its address refuses; its session ends early.",
     "broker.unfenced": "A broker serves.",
     "broker.stopping": "A broker asked for a controlled shutdown.",
     "partition.leaders": "Leaders of partitions changed; one line for each applied image.",

@@ -79,6 +79,24 @@ class HeartbeatResponse(_message.Message):
     should_shut_down: bool
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., is_caught_up: bool = ..., is_fenced: bool = ..., should_shut_down: bool = ...) -> None: ...
 
+class AttendRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "listener_name")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    listener_name: str
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., listener_name: _Optional[str] = ...) -> None: ...
+
+class AttendResponse(_message.Message):
+    __slots__ = ("error_code", "error_message")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
 class AlterPartitionRequest(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "topics")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]

@@ -83,6 +83,17 @@ class ControllerClient:
         """Say that this broker lives, and learn whether it may serve."""
         return await self._call(methods.HEARTBEAT, request, deadline_ms)
 
+    @property
+    def leader_id(self) -> NodeId | None:
+        """The controller that is known to lead, if any is."""
+        node_id = self._leader_id()
+        return node_id if node_id in self._addresses else None
+
+    async def attend(self, request: pb.AttendRequest, *, at: NodeId) -> None:
+        """Keep a call open at one controller, until it ends it."""
+        channel = await self._runtime.channel(self._addresses[at])
+        await channel.call(methods.ATTEND, request, deadline_ms=2 * methods.ATTEND_MS)
+
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:

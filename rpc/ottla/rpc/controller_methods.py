@@ -13,6 +13,11 @@ REGISTER = RpcMethod(
     f"{_SERVICE}/Register", pb.RegisterRequest, pb.RegisterResponse, request_bytes_max=MIB
 )
 HEARTBEAT = RpcMethod(f"{_SERVICE}/Heartbeat", pb.HeartbeatRequest, pb.HeartbeatResponse)
+ATTEND_MS = 60_000
+"""How long a controller keeps a call of `ATTEND` open.  Between two calls a broker's end is not
+noticed, so that shorter misses more of them; longer keeps calls that nothing needs any longer."""
+
+ATTEND = RpcMethod(f"{_SERVICE}/Attend", pb.AttendRequest, pb.AttendResponse)
 ALTER_PARTITION = RpcMethod(
     f"{_SERVICE}/AlterPartition",
     pb.AlterPartitionRequest,

@@ -436,6 +436,7 @@ RPC_PERMISSIONS: dict[str, Need] = dict.fromkeys(
             for name in (
                 "Register",
                 "Heartbeat",
+                "Attend",
                 "AlterPartition",
                 "AllocateProducerIds",
                 "AssignReplicasToDirs",

@@ -36,6 +36,7 @@ settings_without_effect.py    warns of settings that do nothing yet
 Membership
 registration.py               what a broker registers with
 lifecycle.py                  register, serve, ask to leave
+attendance_driver.py          keeps the call open whose end tells the controller of a death
 lifecycle_driver.py           sends the registrations and heartbeats that `lifecycle` decides
 assignments_driver.py         reports to the controller in which directory a replica lies
 """

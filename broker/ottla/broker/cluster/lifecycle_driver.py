@@ -11,6 +11,7 @@ from uuid import UUID
 
 import trio
 
+from ottla.broker.cluster.attendance_driver import AttendanceDriver
 from ottla.broker.cluster.lifecycle import LEAVABLE, BrokerState, Lifecycle
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
@@ -55,6 +56,13 @@ class LifecycleDriver:
         self.lifecycle = lifecycle
         self._config = config
         self._controller = controller
+        self.attendance = AttendanceDriver(
+            config.node_id,
+            controller,
+            broker_epoch=lambda: lifecycle.broker_epoch,
+            listener_name=config.inter_broker_listener,
+        )
+        """To be run from the registration on."""
         self._metadata_offset = metadata_offset
         self._clock = clock or RealClock()
         self._errors = errors or UnexpectedErrors()

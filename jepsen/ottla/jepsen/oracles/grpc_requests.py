@@ -32,6 +32,7 @@ from ottla.wire.codec import encode
 OF_CONTROLLER: tuple[RpcMethod[Any, Any], ...] = (
     methods.REGISTER,
     methods.HEARTBEAT,
+    methods.ATTEND,
     methods.ALTER_PARTITION,
     methods.ALLOCATE_PRODUCER_IDS,
     methods.ASSIGN_REPLICAS_TO_DIRS,

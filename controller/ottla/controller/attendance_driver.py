@@ -1,0 +1,197 @@
+"""Keeps brokers' calls open, and ends the sessions of those whose process is gone.
+
+What an end of a call means is decided in `attendances`; here calls wait, addresses are tried and
+time passes.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from ottla.controller import brokers
+from ottla.controller.attendances import SILENCE_MS, Attendance, Attendances, Suspicion
+from ottla.controller.controller_driver import Controller, not_controller
+from ottla.model.log_events import event
+from ottla.model.seams import Clock
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.address_probe import Probe, Probed
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc.controller_methods import ATTEND_MS
+
+_LOGGER = logging.getLogger(__name__)
+
+A = TypeVar("A")
+
+PROBES_MAX = 8
+"""Addresses tried at once.  Fewer delay the failover of a lost rack, more are a burst of
+connections from the controller."""
+
+PROBE_PAUSES_MS = (0, 30, 100)
+"""Before each try of one cut-off call.  A kernel closes the connections of a process that ends one
+by one, its listener perhaps last: one try may be early, more than a few learn nothing new."""
+
+LOOK_MS = 50
+"""How often is looked if a broker that fell silent is heard again."""
+
+STALL_MS = 3 * LOOK_MS
+"""A look that took longer does not count: this process stood still, and what brokers said waits."""
+
+
+class AttendanceKeeper:
+    """The calls that brokers keep open at one controller."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        probe: Probe,
+        *,
+        clock: Clock,
+        errors: UnexpectedErrors,
+        is_early: bool,
+    ) -> None:
+        self._controller = controller
+        self._probe = probe
+        self._clock = clock
+        self._errors = errors
+        self._is_early = is_early
+        """Whether sessions may end early (`ottla.early.failover`)."""
+        self._attendances = Attendances(controller.sessions)
+        self._ends: dict[Attendance, trio.Event] = {}
+        """What ends each open call."""
+        self._probing = trio.CapacityLimiter(PROBES_MAX)
+        self._nursery: trio.Nursery | None = None
+
+    async def attend(self, request: pb.AttendRequest) -> pb.AttendResponse:
+        """Keep a broker's call open for a minute, until it calls again or another leads."""
+        epoch = self._controller.epoch
+        if epoch is None:
+            raise not_controller()
+        image = self._controller.image
+        broker = brokers.registered(image, request.broker_id, request.broker_epoch)
+        earlier = self._attendances.latest_of(broker.id)
+        attendance = self._attendances.arrive(broker, request.listener_name, epoch)
+        if earlier is not None and earlier in self._ends:
+            self._ends[earlier].set()
+        ended = self._ends[attendance] = trio.Event()
+        self._start(self._become_acquainted, attendance)
+        try:
+            with trio.move_on_after(ATTEND_MS / 1000):
+                await ended.wait()
+        except trio.Cancelled:
+            self._on_cut_off(attendance)
+            raise
+        finally:
+            del self._ends[attendance]
+        self._attendances.leave(attendance)
+        if self._controller.epoch != epoch:
+            raise not_controller()
+        return pb.AttendResponse()
+
+    async def run(self) -> None:
+        """Hold the tasks, and end all calls whenever this node begins or ceases to lead."""
+        controller = self._controller
+        async with trio.open_nursery() as self._nursery:
+            try:
+                while True:
+                    turn = controller.turn
+                    self._attendances.begin_turn(controller.epoch, self._clock.monotonic_ms())
+                    for ended in self._ends.values():
+                        ended.set()
+                    await turn.wait()
+            finally:
+                self._nursery = None
+
+    # --- while the broker lives ---------------------------------------------------------------
+
+    async def _become_acquainted(self, attendance: Attendance) -> None:
+        """See its address accept a connection, so that a refusal will mean something."""
+        while attendance in self._ends:
+            now_ms = self._clock.monotonic_ms()
+            wait_ms = self._attendances.acquaintance_wait_ms(attendance, now_ms)
+            if wait_ms is None:
+                return
+            if wait_ms:
+                with trio.move_on_after(wait_ms / 1000):
+                    await self._ends[attendance].wait()
+                continue
+            if await self._try_address(attendance) is Probed.ACCEPTED:
+                self._attendances.note_accepting(attendance)
+            return
+
+    # --- when its call was cut off ------------------------------------------------------------
+
+    def _on_cut_off(self, attendance: Attendance) -> None:
+        controller = self._controller
+        now_ms = controller.session_time_ms()
+        suspicion = self._attendances.suspect(
+            attendance, controller.image, controller.epoch, now_ms
+        )
+        if suspicion is None:
+            self._attendances.leave(attendance)
+            return
+        self._start(self._investigate, suspicion)
+
+    async def _investigate(self, suspicion: Suspicion) -> None:
+        if await self._is_refused(suspicion) and await self._is_silent(suspicion):
+            self._end_session(suspicion)
+        self._attendances.leave(suspicion.attendance)
+
+    async def _is_refused(self, suspicion: Suspicion) -> bool:
+        for pause_ms in PROBE_PAUSES_MS:
+            await trio.sleep(pause_ms / 1000)
+            if not self._is_suspected(suspicion):
+                return False
+            probed = await self._try_address(suspicion.attendance)
+            if probed is not Probed.ACCEPTED:
+                return probed is Probed.REFUSED
+        return False
+
+    async def _is_silent(self, suspicion: Suspicion) -> bool:
+        """Wait whether the broker calls again, in time that this process was awake."""
+        silent_ms = 0
+        while silent_ms < SILENCE_MS:
+            before_ms = self._clock.monotonic_ms()
+            await trio.sleep(LOOK_MS / 1000)
+            if not self._is_suspected(suspicion):
+                return False
+            if self._clock.monotonic_ms() - before_ms < STALL_MS:
+                silent_ms += LOOK_MS
+        return True
+
+    def _is_suspected(self, suspicion: Suspicion) -> bool:
+        controller = self._controller
+        now_ms = controller.session_time_ms()
+        return self._attendances.is_suspected(suspicion, controller.image, controller.epoch, now_ms)
+
+    def _end_session(self, suspicion: Suspicion) -> None:
+        attendance = suspicion.attendance
+        left_ms = self._controller.end_session(attendance.broker)
+        endpoint = attendance.endpoint
+        _LOGGER.info(
+            "broker %s is gone: its connection closed and %s:%s refuses connections; its session"
+            " ends %s ms early",
+            attendance.broker,
+            endpoint.host,
+            endpoint.port,
+            left_ms,
+            extra=event("broker.gone", broker=int(attendance.broker), early_ms=left_ms),
+        )
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    async def _try_address(self, attendance: Attendance) -> Probed:
+        async with self._probing:
+            self._attendances.note_probe(attendance, self._clock.monotonic_ms())
+            return await self._probe(attendance.endpoint.host, attendance.endpoint.port)
+
+    def _start(self, work: Callable[[A], Awaitable[None]], about: A) -> None:
+        if self._is_early and self._nursery is not None:
+            self._nursery.start_soon(self._guard, work, about)
+
+    async def _guard(self, work: Callable[[A], Awaitable[None]], about: A) -> None:
+        try:
+            await work(about)
+        except Exception as error:
+            self._errors.note("task", "early failover", error)
