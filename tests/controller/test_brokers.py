@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from ottla.controller import brokers
-from ottla.controller.assignments import place_new
+from ottla.controller.assignments import NewTopics
 from ottla.controller.decision import decided
 from ottla.controller.partitions import assign_replicas_to_dirs
 from ottla.controller.rehearsal import CONTROLLER, IDENTITY, Rehearsal, directory_id, registration
@@ -529,12 +529,12 @@ def test_a_broker_whose_directories_are_all_cordoned_gets_no_new_replica() -> No
 
     assert cluster.image.brokers[ONE].cordoned_log_dirs == both
     assert cluster.state("a").isr == (ONE, TWO)
-    assert {states.replicas for states in place_new(cluster.image, 4, 1)} == {(TWO,)}
+    assert {states.replicas for states in NewTopics(cluster.image).place(4, 1)} == {(TWO,)}
     with pytest.raises(RefusedError, match="1 more have all their log directories cordoned"):
-        place_new(cluster.image, 1, 2)
+        NewTopics(cluster.image).place(1, 2)
     cluster.heartbeat(1, cordoned_log_dirs=())
     assert not cluster.image.brokers[ONE].cordoned_log_dirs
-    assert len(place_new(cluster.image, 1, 2)) == 1
+    assert len(NewTopics(cluster.image).place(1, 2)) == 1
 
 
 def test_a_heartbeat_that_cordons_what_is_cordoned_writes_nothing() -> None:

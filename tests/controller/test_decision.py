@@ -1,5 +1,6 @@
 """What a decision carries: records, the image they come to, and a reply."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -8,7 +9,8 @@ import pytest
 from ottla.controller.decision import Draft, decided
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata import fold
-from ottla.metadata.records import config_record, partition_change_record
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import Record, config_record, partition_change_record
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId
 
@@ -28,6 +30,24 @@ def test_parts_of_a_draft_build_on_the_image_of_those_before_them() -> None:
         True,
     )
     assert decision.image == fold.apply_all(start, decision.records)
+
+
+def test_the_parts_of_a_draft_are_folded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request for many topics makes one image, not one a topic."""
+    folded: list[int] = []
+    original = fold.apply_all
+
+    def counting(image: MetadataImage, records: Sequence[Record]) -> MetadataImage:
+        folded.append(len(records))
+        return original(image, records)
+
+    monkeypatch.setattr(fold, "apply_all", counting)
+    draft = Draft(Rehearsal().image)
+    folded.clear()
+    for _ in range(5):
+        draft.add([FIRST, SECOND])
+    draft.decision(None)
+    assert folded == [10]
 
 
 def test_another_reply_leaves_records_and_image_as_they_are() -> None:

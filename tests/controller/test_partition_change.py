@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.controller.partition_change import Election, Rules, change_partition
-from ottla.metadata import fold
+from ottla.metadata import topics_fold
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
@@ -56,7 +56,7 @@ def after(
     record = change_partition(
         PARTITION, state, rules, isr=isr, uncleanly_stopped=uncleanly_stopped, election=election
     )
-    return state if record is None else fold.merge(state, record.partition_change)
+    return state if record is None else topics_fold.merge(state, record.partition_change)
 
 
 def test_a_lost_leader_is_followed_by_the_next_replica_in_sync() -> None:

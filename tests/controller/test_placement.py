@@ -1,13 +1,14 @@
 """Where new replicas go: spread over racks and hosts, and even over brokers."""
 
 from collections import Counter
+from collections.abc import Iterable
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.controller.placement import place
+from ottla.controller.placement import Placement
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.image import BrokerRegistration
 from ottla.model.errors import ErrorCode, RefusedError
@@ -17,6 +18,18 @@ from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsTopic,
 )
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+
+
+def place(
+    brokers: Iterable[BrokerRegistration],
+    *,
+    partition_count: int,
+    replication_factor: int,
+    turn: int,
+) -> list[tuple[NodeId, ...]]:
+    return Placement(brokers).place(
+        partition_count=partition_count, replication_factor=replication_factor, turn=turn
+    )
 
 
 def broker(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.controller import client_requests, topics
-from ottla.controller.assignments import check_manual, place_new
+from ottla.controller.assignments import check_manual, place_more
 from ottla.controller.describe_quorum import PARTITIONS_MAX
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.persistent_map import PersistentMap
@@ -97,11 +97,11 @@ def test_topics_that_would_grow_too_much_are_not_placed_first(
 ) -> None:
     placed: list[int] = []
 
-    def counting(image: Any, partition_count: int, *rest: Any) -> Any:
+    def counting(image: Any, grown: Any, partition_count: int, *rest: Any) -> Any:
         placed.append(partition_count)
-        return place_new(image, partition_count, *rest)
+        return place_more(image, grown, partition_count, *rest)
 
-    monkeypatch.setattr(topics, "place_new", counting)
+    monkeypatch.setattr(topics, "place_more", counting)
     asked = [
         CreatePartitionsTopic(name=f"old.{at}", count=4_001, assignments=None) for at in range(50)
     ]

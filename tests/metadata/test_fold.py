@@ -1,6 +1,8 @@
 """What single records do to an image, and which records a log may not hold."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,6 +16,7 @@ from ottla.metadata.image import (
     PartitionState,
     RecoveryState,
 )
+from ottla.metadata.persistent_map import MapChanges, PersistentMap
 from ottla.metadata.records import Record
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
@@ -168,3 +171,35 @@ def test_producer_ids_are_never_handed_out_twice() -> None:
 def test_bytes_that_are_no_record_are_corrupt(value: bytes) -> None:
     with pytest.raises(CorruptDataError):
         records.decode_record(value)
+
+
+def test_a_thousand_topics_are_one_copy_of_each_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one for each record: an image of many topics would be copied again and again."""
+    history = []
+    for number in range(1_000):
+        topic_id = UUID(int=number)
+        history.append(records.topic_record(f"t-{number}", topic_id))
+        history.append(records.partition_record(topic_id, 0, STATE))
+    history += [records.partition_change_record(UUID(int=n), 0, leader=TWO) for n in range(1_000)]
+    copied = count_calls(monkeypatch, PersistentMap, "set")
+    finished = count_calls(monkeypatch, MapChanges, "finish")
+    image = fold.apply_all(EMPTY, history)
+    assert copied() == 0
+    # Each topic's own partitions, then what each broker holds, and the four maps of the image.
+    assert finished() == 1_000 + 3 + 4
+    assert len(image.topics) == 1_000
+    assert {len(held) for held in image.partitions_by_broker.values()} == {1_000}
+
+
+def count_calls(patch: pytest.MonkeyPatch, owner: type, name: str) -> Callable[[], int]:
+    """Count the calls of a method from now on; return what says how many there were."""
+    count = 0
+    original = getattr(owner, name)
+
+    def counting(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        return original(*arguments)
+
+    patch.setattr(owner, name, counting)
+    return lambda: count

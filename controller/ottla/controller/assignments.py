@@ -3,24 +3,51 @@
 from collections import Counter
 from uuid import UUID
 
-from ottla.controller.placement import place, turn_after
+from ottla.controller.placement import Placement, turn_after
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 
 
-def place_new(
-    image: MetadataImage, partition_count: int, replication_factor: int, grown: Topic | None = None
+class NewTopics:
+    """The partitions of new topics, which one request places one after the other."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._placement = Placement(image.brokers.values())
+        self._turn = len(image.topics)
+
+    def place(self, partition_count: int, replication_factor: int) -> list[PartitionState]:
+        """Return a new topic's partitions, placed over the brokers.
+
+        Raises RefusedError(INVALID_REPLICATION_FACTOR) if there are too few of these.
+        """
+        placed = self._placement.place(
+            partition_count=partition_count,
+            replication_factor=replication_factor,
+            turn=self._turn,
+        )
+        return [
+            new_partition(self._image, index, replicas) for index, replicas in enumerate(placed)
+        ]
+
+    def count(self) -> None:
+        """Note that a topic is made: another broker begins the next one."""
+        self._turn += 1
+
+
+def place_more(
+    image: MetadataImage, grown: Topic, partition_count: int, replication_factor: int
 ) -> list[PartitionState]:
-    """Return new partitions placed over the brokers, of a new topic or of one that has grown."""
+    """Return partitions by which a topic grows, placed over the brokers.
+
+    Raises RefusedError(INVALID_REPLICATION_FACTOR) if there are too few of these.
+    """
     brokers = list(image.brokers.values())
-    turn, first = None, 0
-    if grown is not None:
-        first = len(grown.partitions)
-        turn = turn_after(brokers, grown.partitions[first - 1].preferred_leader, first)
-    placed = place(
-        brokers,
+    first = len(grown.partitions)
+    turn = turn_after(brokers, grown.partitions[first - 1].preferred_leader, first)
+    placed = Placement(brokers).place(
         partition_count=partition_count,
         replication_factor=replication_factor,
         turn=len(image.topics) if turn is None else turn,

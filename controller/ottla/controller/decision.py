@@ -65,20 +65,32 @@ def decided(
 
 
 class Draft:
-    """A decision in the making, of parts that build on the image of those before them."""
+    """A decision in the making, of parts that build on the image of those before them.
 
-    __slots__ = ("image", "records")
+    Records are folded when the image is asked for, all that were added since at once.
+    """
+
+    __slots__ = ("_folded_count", "_image", "records")
 
     def __init__(self, image: MetadataImage) -> None:
-        self.image = image
-        """The image decided on, with all records so far."""
+        self._image = image
+        self._folded_count = 0
         self.records: list[Record] = []
 
+    @property
+    def image(self) -> MetadataImage:
+        """The image decided on, with all records so far.
+
+        Raises CorruptDataError where they do not fit it.
+        """
+        if self._folded_count < len(self.records):
+            self._image = fold.apply_all(self._image, self.records[self._folded_count :])
+            self._folded_count = len(self.records)
+        return self._image
+
     def add(self, records: Iterable[Record]) -> None:
-        """Add records; CorruptDataError where they do not fit the image."""
-        added = tuple(records)
-        self.image = fold.apply_all(self.image, added)
-        self.records.extend(added)
+        """Add records, which must fit the image."""
+        self.records.extend(records)
 
     def decision(self, reply: R, *, is_atomic: bool = False) -> Decision[R]:
         """Return the decision to append all of it."""

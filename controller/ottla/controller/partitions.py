@@ -8,7 +8,7 @@ from ottla.controller.brokers import registered
 from ottla.controller.decision import Decision, Draft, decided, request_uuid
 from ottla.controller.elections import TopicRules, brokers_leave
 from ottla.controller.partition_change import change_partition
-from ottla.metadata import fold
+from ottla.metadata import topics_fold
 from ottla.metadata.directories import is_reserved
 from ottla.metadata.image import MetadataImage, PartitionState, RecoveryState, Topic
 from ottla.metadata.records import Record, partition_change_record
@@ -116,7 +116,7 @@ def _alter(
         isr=tuple(NodeId(member.broker_id) for member in proposal.new_isr),
         recovery_state=RecoveryState(proposal.leader_recovery_state),
     )
-    after = state if record is None else fold.merge(state, record.partition_change)
+    after = state if record is None else topics_fold.merge(state, record.partition_change)
     if after.leader != state.leader:
         code = ErrorCode.NEW_LEADER_ELECTED
         return record, pb.AlterPartitionResult(partition_id=proposal.partition_id, error_code=code)

@@ -10,8 +10,7 @@ Invariant: DistinctFailureDomains (two replicas share a rack or a host only when
 replicas than racks or hosts to choose from).
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ottla.metadata.image import BrokerRegistration
@@ -21,31 +20,36 @@ from ottla.model.ids import NodeId
 T = TypeVar("T")
 
 
-def place(
-    brokers: Iterable[BrokerRegistration],
-    *,
-    partition_count: int,
-    replication_factor: int,
-    turn: int,
-) -> list[tuple[NodeId, ...]]:
-    """Return the replicas of each new partition, preferred leader first.
+class Placement:
+    """Where new replicas may go, among brokers that stay the same meanwhile."""
 
-    `turn` counts on from one placement to the next: whose turn it is to lead.
-    """
-    assert partition_count >= 0
-    assert turn >= 0
-    registered = list(brokers)
-    usable = _uncordoned(registered)
-    _check(usable, replication_factor, cordoned_count=len(registered) - len(usable))
-    ring = _interleaved([broker for broker in usable if broker.is_active])
-    spare = _interleaved([broker for broker in usable if not broker.is_active])
-    load: Counter[NodeId] = Counter()
-    placed = []
-    for index in range(partition_count):
-        replicas = _replicas(ring, spare, turn + index, replication_factor, load)
-        load.update(replicas)
-        placed.append(replicas)
-    return placed
+    def __init__(self, brokers: Iterable[BrokerRegistration]) -> None:
+        registered = list(brokers)
+        self._usable = _uncordoned(registered)
+        self._cordoned_count = len(registered) - len(self._usable)
+        self._ring = _interleaved([broker for broker in self._usable if broker.is_active])
+        self._spare = _interleaved([broker for broker in self._usable if not broker.is_active])
+
+    def place(
+        self, *, partition_count: int, replication_factor: int, turn: int
+    ) -> list[tuple[NodeId, ...]]:
+        """Return the replicas of each new partition, preferred leader first.
+
+        `turn` counts on from one placement to the next: whose turn it is to lead.
+
+        Raises RefusedError(INVALID_REPLICATION_FACTOR) if there are too few brokers.
+        """
+        assert partition_count >= 0
+        assert turn >= 0
+        _check(self._usable, replication_factor, cordoned_count=self._cordoned_count)
+        load = dict.fromkeys((broker.id for broker in self._usable), 0)
+        placed = []
+        for index in range(partition_count):
+            replicas = _replicas(self._ring, self._spare, turn + index, replication_factor, load)
+            for replica in replicas:
+                load[replica] += 1
+            placed.append(replicas)
+        return placed
 
 
 def turn_after(
@@ -96,32 +100,34 @@ def _replicas(
     spare: Sequence[BrokerRegistration],
     turn: int,
     replication_factor: int,
-    load: Counter[NodeId],
+    load: Mapping[NodeId, int],
 ) -> tuple[NodeId, ...]:
     leader = ring[turn % len(ring)]
-    chosen = [leader]
+    chosen = [leader.id]
+    racks: dict[str | None, int] = {leader.rack: 1}
+    hosts: dict[tuple[str | None, str | None], int] = {(leader.rack, leader.host): 1}
+
+    def order(broker: BrokerRegistration) -> tuple[int, int, int]:
+        host = (broker.rack, broker.host)
+        return racks.get(broker.rack, 0), hosts.get(host, 0), load[broker.id]
+
     # Each time round the ring the followers start one further, so that the brokers which share
     # a leader's partitions are not always the same.
     shift = turn // len(ring)
     for pool in (ring, spare):
+        if len(chosen) == replication_factor:
+            break
         walk = _rotated(pool, turn + 1 + shift)
         while len(chosen) < replication_factor:
-            candidates = [broker for broker in walk if broker not in chosen]
+            candidates = [broker for broker in walk if broker.id not in chosen]
             if not candidates:
                 break
-            racks = Counter(broker.rack for broker in chosen)
-            hosts = Counter((broker.rack, broker.host) for broker in chosen)
-            chosen.append(
-                min(
-                    candidates,
-                    key=lambda broker: (
-                        racks[broker.rack],
-                        hosts[broker.rack, broker.host],
-                        load[broker.id],
-                    ),
-                )
-            )
-    return tuple(broker.id for broker in chosen)
+            best = candidates[0] if len(candidates) == 1 else min(candidates, key=order)
+            chosen.append(best.id)
+            racks[best.rack] = racks.get(best.rack, 0) + 1
+            host = (best.rack, best.host)
+            hosts[host] = hosts.get(host, 0) + 1
+    return tuple(chosen)
 
 
 def _interleaved(brokers: Sequence[BrokerRegistration]) -> list[BrokerRegistration]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from ottla.controller.assignments import check_manual, new_partition, place_new
+from ottla.controller.assignments import NewTopics, check_manual, new_partition, place_more
 from ottla.controller.decision import Context, Decision, Draft, decided
 from ottla.controller.requester import Requester
 from ottla.controller.settings_in_force import topic_setting
@@ -69,7 +69,7 @@ def create_topics(
     config_count = sum(len(topic.configs) for topic in allowed)
     names = TakenNames(image)
     defaults = _configs_in_force(image, context, "")
-    draft = Draft(image)
+    draft, new_topics = Draft(image), NewTopics(image)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
@@ -80,7 +80,7 @@ def create_topics(
             _bound_request(max(partition_count, config_count, replica_count // REPLICAS_SHARE))
             check_topic_name(topic.name)
             names.check(topic.name)
-            result = _create(draft, context, topic, defaults)
+            result = _create(image, draft, context, topic, new_topics, defaults)
         except RefusedError as refusal:
             results.append(
                 CreatableTopicResult(
@@ -231,9 +231,11 @@ def create_partitions(
 
 
 def _create(
+    image: MetadataImage,
     draft: Draft,
     context: Context,
     asked: CreatableTopic,
+    new_topics: NewTopics,
     defaults: list[CreatableTopicConfigs],
 ) -> CreatableTopicResult:
     """Add the records that make a topic; return the answer.
@@ -243,7 +245,7 @@ def _create(
     texts = {config.name: config.value for config in asked.configs}
     check_topic_texts(texts)
     check_topic_as_a_whole(texts)
-    partitions = _partitions_of(draft.image, context, asked)
+    partitions = _partitions_of(image, context, asked, new_topics)
     context.charge.take(len(partitions))
     topic_id = context.rng.uuid()
     records = [topic_record(asked.name, topic_id)]
@@ -252,6 +254,7 @@ def _create(
     for partition_id, state in enumerate(partitions):
         records.append(partition_record(topic_id, partition_id, state))
     draft.add(records)
+    new_topics.count()
     if not context.requester.allows(
         AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, asked.name, is_logged=False
     ):
@@ -313,7 +316,7 @@ def _metric_name(name: str) -> str:
 
 
 def _partitions_of(
-    image: MetadataImage, context: Context, asked: CreatableTopic
+    image: MetadataImage, context: Context, asked: CreatableTopic, new_topics: NewTopics
 ) -> Sequence[PartitionState]:
     if asked.assignments:
         return _assigned(image, asked)
@@ -330,7 +333,7 @@ def _partitions_of(
     replication_factor = asked.replication_factor
     if replication_factor == UNSET:
         replication_factor = context.config.default_replication_factor
-    return place_new(image, _partition_count(context, asked), replication_factor)
+    return new_topics.place(_partition_count(context, asked), replication_factor)
 
 
 def _assigned(image: MetadataImage, asked: CreatableTopic) -> Sequence[PartitionState]:
@@ -447,7 +450,7 @@ def _grow(
     asked_count = before_count + additional
     _bound_request(max(asked_count, asked_count * replication_factor // REPLICAS_SHARE))
     if asked.assignments is None:
-        states = place_new(image, additional, replication_factor, topic)
+        states = place_more(image, topic, additional, replication_factor)
     else:
         if len(asked.assignments) != additional:
             raise RefusedError(

@@ -19,6 +19,7 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import TOPIC_RESOURCE, Record
+from ottla.metadata.topics_fold import read_uuid
 from ottla.model.ids import NodeId, TopicIdPartition
 from ottla.model.quota_limits import QuotaEntity
 
@@ -79,13 +80,15 @@ class MetadataDelta:
 
     def replay_all(self, records: Iterable[Record]) -> None:
         """Fold more records: those of kinds that come in thousands, many at once."""
-        for kind, run in groupby(records, key=fold.kind_of):
-            if kind is None or kind not in fold.MANY_AT_ONCE:
+        for family, run in groupby(records, key=fold.family_of):
+            if family not in fold.MANY_AT_ONCE:
                 for record in run:
                     self.replay(record)
                 continue
             together = list(run)
             for record in together:
+                kind = record.WhichOneof("record")
+                assert kind is not None
                 self._note(kind, getattr(record, kind))
             self.image = fold.apply_all(self.image, together)
 
@@ -173,11 +176,11 @@ class MetadataDelta:
         elif kind in ("register_broker", "unregister_broker", "broker_registration_change"):
             self._brokers.add(NodeId(body.broker_id))
         elif kind == "topic":
-            self._topics.add(fold.read_uuid(body.topic_id))
+            self._topics.add(read_uuid(body.topic_id))
         elif kind in ("partition", "partition_change"):
-            self._note_partition(fold.read_uuid(body.topic_id), body.partition_id)
+            self._note_partition(read_uuid(body.topic_id), body.partition_id)
         elif kind == "remove_topic":
-            self._note_removal(fold.read_uuid(body.topic_id))
+            self._note_removal(read_uuid(body.topic_id))
         elif kind == "clear_elr":
             for topic_id, partition_id in fold.partitions_to_clear(self.image, body):
                 self._note_partition(topic_id, partition_id)
@@ -190,7 +193,7 @@ class MetadataDelta:
         elif kind in ("delegation_token", "remove_delegation_token"):
             self._tokens.add(body.token_id)
         elif kind in ("access_control_entry", "remove_access_control_entry"):
-            self._acls.add(fold.read_uuid(body.id))
+            self._acls.add(read_uuid(body.id))
 
     def _note_partition(self, topic_id: UUID, partition_id: int) -> None:
         self._topics.add(topic_id)

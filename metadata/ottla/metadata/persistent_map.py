@@ -7,7 +7,7 @@ hot paths look keys up.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, Generic, Protocol, TypeVar, final, overload
 
 import immutables
 
@@ -22,6 +22,7 @@ class Ordered(Protocol):
 
 K = TypeVar("K", bound=Ordered)
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 @final
@@ -52,6 +53,14 @@ class PersistentMap(Mapping[K, V]):
     def __getitem__(self, key: K) -> V:
         return self._map[key]
 
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+    def get(self, key: K, /, default: V | T | None = None) -> V | T | None:
+        """Return what a key is bound to; else the default."""
+        return self._map.get(key, default)
+
     def __contains__(self, key: object) -> bool:
         return key in self._map
 
@@ -78,6 +87,53 @@ class PersistentMap(Mapping[K, V]):
 
     def __repr__(self) -> str:
         return f"PersistentMap({dict(self.items())!r})"
+
+
+@final
+class MapChanges(Generic[K, V]):
+    """A map on its way to another one, which `finish` makes: many changes cost one copy."""
+
+    __slots__ = ("_base", "_map", "_mutation")
+
+    def __init__(self, base: PersistentMap[K, V]) -> None:
+        self._base = base
+        self._map: Any = base._map
+        """The base's until the first change."""
+        self._mutation: Any = None
+
+    def __getitem__(self, key: K) -> V:
+        found: V = self._map[key]
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._map
+
+    def get(self, key: K) -> V | None:
+        """Return what `key` is bound to at present, None without it."""
+        found: V | None = self._map.get(key)
+        return found
+
+    def set(self, key: K, value: V) -> None:
+        """Bind `key` to `value`."""
+        self._changing()[key] = value
+
+    def discard(self, key: K) -> None:
+        """Remove `key`, whether it is there or not."""
+        if key in self._map:
+            del self._changing()[key]
+
+    def finish(self) -> PersistentMap[K, V]:
+        """Return the map that this has come to; the base itself where nothing was changed."""
+        if self._mutation is None:
+            return self._base
+        finished = self._base = _wrap(self._mutation.finish())
+        self._map, self._mutation = finished._map, None
+        return finished
+
+    def _changing(self) -> Any:
+        if self._mutation is None:
+            self._map = self._mutation = self._map.mutate()
+        return self._mutation
 
 
 def _wrap(inner: "immutables.Map[K, V]") -> PersistentMap[K, V]:

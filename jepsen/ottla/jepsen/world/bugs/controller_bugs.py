@@ -11,7 +11,7 @@ from ottla.controller.decision import Decision, decided
 from ottla.controller.partition_change import Assignment, Elected, Election, Rules
 from ottla.controller.sessions import BrokerSessions, Session
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
-from ottla.metadata import fold
+from ottla.metadata import topics_fold
 from ottla.metadata.image import BrokerRegistration, MetadataImage, PartitionState
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode
@@ -71,13 +71,13 @@ def _elect_the_last_known_at_once() -> Iterator[None]:
 
 @contextmanager
 def _keep_the_leader_epoch() -> Iterator[None]:
-    original = fold.merge
+    original = topics_fold.merge
 
     def merge(old: PartitionState, record: metadata_pb2.PartitionChange) -> PartitionState:
         state = original(old, record)
         return replace(state, leader_epoch=Epoch(max(old.leader_epoch, 1)))
 
-    with patched(fold, merge=merge):
+    with patched(topics_fold, merge=merge):
         yield
 
 

@@ -1,0 +1,265 @@
+"""Folds records of topics, their settings and their partitions: many into one image.
+
+A topic comes in several records, a broker that leaves changes every partition it held.  However
+many there are, each map of the image is copied once, and the image is made once (`finish`).  What a
+record says that does not fit is a CorruptDataError; the image that was given never changes.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+from uuid import UUID
+
+from ottla.metadata.image import (
+    NO_CONFIG,
+    NO_PARTITIONS,
+    MetadataImage,
+    PartitionState,
+    RecoveryState,
+    Topic,
+)
+from ottla.metadata.persistent_map import MapChanges
+from ottla.metadata.records import TOPIC_RESOURCE, Record
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Epoch, NodeId, TopicIdPartition
+from ottla.proto import metadata_pb2 as pb
+
+RECOVERY_STATES = {int(state): state for state in RecoveryState}
+
+
+class TopicsFold:
+    """The topics of an image, with some records folded in."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._topics = MapChanges(image.topics)
+        self._topic_ids = MapChanges(image.topic_ids)
+        self._configs = MapChanges(image.configs)
+        self._partitions: dict[UUID, MapChanges[int, PartitionState]] = {}
+        """Of the topics some of whose partitions differ from `_topics`, all of them."""
+        self._held: dict[NodeId, MapChanges[TopicIdPartition, None]] = {}
+        self._ids: dict[bytes, UUID] = {}
+        """The ids of the records: a topic's, and directories', come again and again."""
+
+    def fold(self, record: Record) -> None:
+        """Fold a record of one of the `TOPIC_KINDS`."""
+        kind = record.WhichOneof("record")
+        assert kind is not None
+        FOLDS[kind](self, getattr(record, kind))
+
+    def finish(self) -> MetadataImage:
+        """Return the image with all that was folded."""
+        topics = self._topics
+        for topic_id, states in self._partitions.items():
+            topics.set(topic_id, Topic(topics[topic_id].name, topic_id, states.finish()))
+        index = MapChanges(self._image.partitions_by_broker)
+        for broker, held in self._held.items():
+            partitions = held.finish()
+            if partitions:
+                index.set(broker, partitions)
+            else:
+                index.discard(broker)
+        return replace(
+            self._image,
+            topics=topics.finish(),
+            topic_ids=self._topic_ids.finish(),
+            configs=self._configs.finish(),
+            partitions_by_broker=index.finish(),
+        )
+
+    def add_topic(self, record: pb.Topic) -> None:
+        """Add a topic, without partitions yet."""
+        topic = Topic(record.name, self._id(record.topic_id))
+        if topic.name in self._topic_ids or topic.id in self._topics:
+            raise CorruptDataError(f"metadata record: topic {topic.name} exists already")
+        self._topics.set(topic.id, topic)
+        self._topic_ids.set(topic.name, topic.id)
+
+    def remove_topic(self, record: pb.RemoveTopic) -> None:
+        """Remove a topic with all it had."""
+        topic = self._topic(record.topic_id)
+        for partition_id, state in self._states_of(topic).finish().unordered_items():
+            self._place(TopicIdPartition(topic.id, partition_id), state.replicas, ())
+        del self._partitions[topic.id]
+        self._topics.discard(topic.id)
+        self._topic_ids.discard(topic.name)
+        self._configs.discard((TOPIC_RESOURCE, topic.name))
+
+    def set_partition(self, record: pb.Partition) -> None:
+        """Set a partition, whether it is new or not."""
+        topic = self._topic(record.topic_id)
+        self.set_state(topic, record.partition_id, self._read_partition(record))
+
+    def change_partition(self, record: pb.PartitionChange) -> None:
+        """Change a partition that is there."""
+        topic = self._topic(record.topic_id)
+        old = self._states_of(topic).get(record.partition_id)
+        if old is None:
+            raise CorruptDataError(
+                f"metadata record: a change of {topic.name}-{record.partition_id}, "
+                "which is not there"
+            )
+        self.set_state(topic, record.partition_id, merge(old, record))
+
+    def set_config(self, record: pb.Config) -> None:
+        """Set or remove one setting of a resource, of whatever kind."""
+        resource = (record.resource_type, record.resource_name)
+        values = self._configs.get(resource) or NO_CONFIG
+        if record.HasField("value"):
+            values = values.set(record.key, record.value)
+        else:
+            values = values.discard(record.key)
+        if values:
+            self._configs.set(resource, values)
+        else:
+            self._configs.discard(resource)
+
+    def set_state(self, topic: Topic, partition_id: int, state: PartitionState) -> None:
+        """Set what a partition of the topic is."""
+        _check(topic, partition_id, state)
+        states = self._states_of(topic)
+        old = states.get(partition_id)
+        states.set(partition_id, state)
+        before = () if old is None else old.replicas
+        if before != state.replicas:
+            self._place(TopicIdPartition(topic.id, partition_id), before, state.replicas)
+
+    def _states_of(self, topic: Topic) -> MapChanges[int, PartitionState]:
+        found = self._partitions.get(topic.id)
+        if found is None:
+            found = self._partitions[topic.id] = MapChanges(topic.partitions)
+        return found
+
+    def _place(
+        self, partition: TopicIdPartition, before: Sequence[NodeId], after: Sequence[NodeId]
+    ) -> None:
+        """Note which brokers hold a partition now."""
+        for broker in before:
+            if broker not in after:
+                self._held_by(broker).discard(partition)
+        for broker in after:
+            if broker not in before:
+                self._held_by(broker).set(partition, None)
+
+    def _held_by(self, broker: NodeId) -> MapChanges[TopicIdPartition, None]:
+        found = self._held.get(broker)
+        if found is None:
+            held = self._image.partitions_by_broker.get(broker, NO_PARTITIONS)
+            found = self._held[broker] = MapChanges(held)
+        return found
+
+    def _topic(self, data: bytes) -> Topic:
+        topic = self._topics.get(self._id(data))
+        if topic is None:
+            raise CorruptDataError(f"metadata record: there is no topic of id {data.hex()}")
+        return topic
+
+    def _id(self, data: bytes) -> UUID:
+        found = self._ids.get(data)
+        if found is None:
+            found = self._ids[data] = read_uuid(data)
+        return found
+
+    def _read_partition(self, record: pb.Partition) -> PartitionState:
+        return PartitionState(
+            replicas=_node_ids(record.replicas),
+            directories=tuple(map(self._id, record.directories)),
+            isr=_node_ids(record.isr),
+            elr=_node_ids(record.eligible_leader_replicas),
+            last_known_elr=_node_ids(record.last_known_elr),
+            leader=NodeId(record.leader),
+            leader_epoch=Epoch(record.leader_epoch),
+            partition_epoch=record.partition_epoch,
+            adding=_node_ids(record.adding_replicas),
+            removing=_node_ids(record.removing_replicas),
+            recovery_state=_recovery_state(record.leader_recovery_state),
+        )
+
+
+FOLDS: dict[str, Callable[[TopicsFold, Any], None]] = {
+    "topic": TopicsFold.add_topic,
+    "remove_topic": TopicsFold.remove_topic,
+    "partition": TopicsFold.set_partition,
+    "partition_change": TopicsFold.change_partition,
+    "config": TopicsFold.set_config,
+}
+
+TOPIC_KINDS = frozenset(FOLDS)
+"""The kinds of records that are folded here."""
+
+
+def fold_topics(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
+    """Return the image after records of the `TOPIC_KINDS`."""
+    topics = TopicsFold(image)
+    for record in records:
+        topics.fold(record)
+    return topics.finish()
+
+
+def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
+    """Return the partition after the change: what the record leaves out stays."""
+    has = record.HasField
+    leads = has("leader")
+    return PartitionState(
+        replicas=_node_ids(record.replicas.ids) if has("replicas") else old.replicas,
+        directories=(
+            tuple(read_uuid(one) for one in record.directories.ids)
+            if has("directories")
+            else old.directories
+        ),
+        isr=_node_ids(record.isr.ids) if has("isr") else old.isr,
+        elr=(
+            _node_ids(record.eligible_leader_replicas.ids)
+            if has("eligible_leader_replicas")
+            else old.elr
+        ),
+        last_known_elr=(
+            _node_ids(record.last_known_elr.ids) if has("last_known_elr") else old.last_known_elr
+        ),
+        leader=NodeId(record.leader) if leads else old.leader,
+        leader_epoch=Epoch(old.leader_epoch + 1) if leads else old.leader_epoch,
+        partition_epoch=old.partition_epoch + 1,
+        adding=_node_ids(record.adding_replicas.ids) if has("adding_replicas") else old.adding,
+        removing=(
+            _node_ids(record.removing_replicas.ids) if has("removing_replicas") else old.removing
+        ),
+        recovery_state=(
+            _recovery_state(record.leader_recovery_state)
+            if has("leader_recovery_state")
+            else old.recovery_state
+        ),
+    )
+
+
+def _check(topic: Topic, partition_id: int, state: PartitionState) -> None:
+    """Refuse a partition that breaks what the image promises."""
+    replicas = set(state.replicas)
+    where = f"metadata record: {topic.name}-{partition_id}"
+    if not replicas or len(replicas) != len(state.replicas):
+        raise CorruptDataError(f"{where}: replicas {state.replicas}")
+    if len(state.directories) != len(state.replicas):
+        raise CorruptDataError(f"{where}: one directory is needed for each replica")
+    if not replicas.issuperset(state.isr) or not replicas.issuperset(state.elr):
+        raise CorruptDataError(f"{where}: ISR or ELR outside the replicas")
+    if not set(state.isr).isdisjoint(state.elr):
+        raise CorruptDataError(f"{where}: ISR and ELR share a replica")
+    if state.leader >= 0 and state.leader not in state.isr:
+        raise CorruptDataError(f"{where}: the leader {state.leader} is not in the ISR")
+
+
+def _node_ids(ids: Iterable[int]) -> tuple[NodeId, ...]:
+    return tuple(cast(Iterable[NodeId], ids))
+
+
+def _recovery_state(number: int) -> RecoveryState:
+    state = RECOVERY_STATES.get(number)
+    if state is None:
+        raise CorruptDataError(f"metadata record: leader recovery state {number}")
+    return state
+
+
+def read_uuid(data: bytes) -> UUID:
+    """Return the id in a record; raise CorruptDataError if it has not 16 bytes."""
+    if len(data) != 16:
+        raise CorruptDataError(f"metadata record: a uuid of {len(data)} bytes")
+    return UUID(bytes=data)
