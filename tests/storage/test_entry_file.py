@@ -1,6 +1,8 @@
+import pytest
 import trio
 
 from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.storage.indexes import TimeIndex
 
@@ -28,3 +30,27 @@ async def test_a_trim_that_was_overtaken_takes_away_no_entry_of_the_later_one(
     index.seal()
 
     assert [index.entry_at(at) for at in range(index.count)] == [(100 + n, n) for n in range(5)]
+
+
+async def test_a_trim_makes_a_cut_durable_that_a_failed_fsync_left_in_memory() -> None:
+    disk = SimulatedDisk(SeededRng(1))
+    index = TimeIndex(disk, "/index", 0, 1 << 10)
+    index.begin()
+    for number in range(3):
+        index.append_if_later(100 + number, number)
+    await index.trim()
+    disk.flush_everything()
+    index.truncate_to(0)
+    disk.fail(DiskOperation.FSYNC)
+    with pytest.raises(OSError):
+        await index.trim()
+
+    disk.kill()
+    again = TimeIndex(disk, "/index", 0, 1 << 10)
+    again.begin()
+    await again.trim()
+    disk.crash()
+
+    last = TimeIndex(disk, "/index", 0, 1 << 10)
+    last.open_sealed()
+    assert last.count == 0

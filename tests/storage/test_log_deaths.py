@@ -599,5 +599,29 @@ async def test_what_a_failed_flush_left_in_memory_alone_no_start_takes_for_flush
     assert offsets(last) == list(range(last.end_offset))
 
 
+@pytest.mark.parametrize("offset", [0, 1, 2])
+async def test_a_cut_whose_flush_failed_is_made_durable_by_the_start_that_finds_it(
+    offset: int,
+) -> None:
+    """A file's size outlives a failed fsync in memory, and a second fsync may not write it."""
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    fill(log, 3)
+    await log.flush()
+    world(bench).fail(DiskOperation.FSYNC, path_part=".log")
+    with pytest.raises(RefusedError):
+        await log.truncate_to(Offset(offset))
+
+    log.abandon()
+    world(bench).kill()
+    again = await bench.open(CONFIG)
+    assert again.end_offset == offset
+    again.abandon()
+    world(bench).crash()
+    last = await bench.open(CONFIG)
+
+    assert last.end_offset == offset
+
+
 def is_log(name: str) -> bool:
     return name.endswith(".log")

@@ -187,6 +187,23 @@ async def test_a_crash_while_loading_counts_as_unclean(autojump_clock: MockClock
         assert logs.previous_broker_epoch == -1
 
 
+async def test_the_marker_of_a_clean_stop_never_comes_back(autojump_clock: MockClock) -> None:
+    """A start was killed between its removal and the flush of that."""
+    for seed in range(20):
+        disk = await formatted_disk("/one", seed=seed)
+        async with recovered(disk, "/one") as logs:
+            log = await logs.create(A0, TOPIC_ID, CONFIG)
+            append(log, b"flushed")
+            await log.roll(now_ms=1_000)
+            await logs.shutdown_cleanly(broker_epoch=7)
+        await disk.unlink("/one/.kafka_cleanshutdown")
+        disk.kill()
+        async with recovered(disk, "/one") as logs:
+            append(found(logs, A0), b"not flushed")
+            disk.crash()
+        assert not disk.exists("/one/.kafka_cleanshutdown")
+
+
 async def test_a_log_that_could_not_be_opened_is_not_trusted_by_the_next_start(
     autojump_clock: MockClock,
 ) -> None:

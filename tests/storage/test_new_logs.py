@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.model.errors import RefusedError
 from tests.storage.test_log_manager import (
     A0,
@@ -144,3 +145,22 @@ async def test_what_a_start_finds_after_a_kill_survives_a_power_loss(
             disk.crash()
         async with recovered(disk, "/one") as logs:
             assert found(logs, A0).end_offset == 1 + is_flushed
+
+
+async def test_a_topic_id_that_only_memory_has_is_written_again_by_the_next_start(
+    autojump_clock: MockClock,
+) -> None:
+    """A failed fsync leaves it there, and a later one succeeds without writing it."""
+    disk = await formatted_disk("/one", "/two")
+    async with recovered(disk, "/one", "/two") as logs:
+        fault = disk.fail(DiskOperation.FSYNC, path_part="/one/a-0/partition.metadata")
+        await logs.create(A0, TOPIC_ID, CONFIG)
+        await trio.sleep(1)
+        assert not fault.times_left
+        disk.kill()
+    async with recovered(disk, "/one", "/two") as logs:
+        append(found(logs, A0), b"x")
+        await found(logs, A0).flush()
+        disk.crash()
+    async with recovered(disk, "/one", "/two") as logs:
+        assert found(logs, A0).end_offset == 1

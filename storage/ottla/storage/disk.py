@@ -229,7 +229,7 @@ class RealDisk:
         """Cut the file to `size` bytes."""
         if not file.is_closed:
             limiter = self._workers_of(file.path).other
-            await _run_pinned(limiter, file, file.set_size, size)
+            await _run_pinned(limiter, file, file.renew_size, size)
 
     async def read_file(self, path: str) -> bytes:
         """Return the whole file."""
@@ -297,10 +297,10 @@ class RealDisk:
         limiter = self._workers_of(path).fsync
         await trio.to_thread.run_sync(_make_directory, path, files, limiter=limiter)
 
-    async def keep_directory(self, path: str, names: Sequence[str]) -> None:
+    async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
         """Make a directory durable: these of its files, the names in it, and its own name."""
         limiter = self._workers_of(path).fsync
-        await trio.to_thread.run_sync(_fsync_with_files, path, names, limiter=limiter)
+        await trio.to_thread.run_sync(_fsync_with_files, path, files, limiter=limiter)
         await self.fsync_directory(os.path.dirname(path))
 
     async def remove_tree(self, path: str) -> None:
@@ -467,10 +467,12 @@ def _make_directory(path: str, files: Mapping[str, bytes]) -> None:
             os.close(fd)
 
 
-def _fsync_with_files(path: str, names: Sequence[str]) -> None:
-    for name in names:
-        fd = os.open(f"{path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+def _fsync_with_files(path: str, files: Mapping[str, bytes]) -> None:
+    for name, data in files.items():
+        fd = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CLOEXEC)
         try:
+            write_rest(fd, 0, [data], 0)
+            os.ftruncate(fd, len(data))
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -96,6 +96,14 @@ class DiskFile(Protocol):
         """
         ...
 
+    def renew_size(self, size: int) -> None:
+        """Do what `set_size` does, and have the next fsync write the size even if it stays.
+
+        After a failed fsync memory may show a size that the device has not, and a later fsync
+        succeeds without writing it.  When it was last written stays, if the size does.
+        """
+        ...
+
     def fileno(self) -> int:
         """Return the descriptor for sendfile; the world's files raise OSError (they have none).
 
@@ -199,7 +207,7 @@ class Disk(Protocol):
         ...
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Cut the file to `size` bytes; one whose owner has closed it is passed over."""
+        """Do what `renew_size` does; a file whose owner has closed it is passed over."""
         ...
 
     async def read_file(self, path: str) -> bytes:
@@ -258,8 +266,12 @@ class Disk(Protocol):
         """
         ...
 
-    async def keep_directory(self, path: str, names: Sequence[str]) -> None:
-        """Make a directory durable: these of its files, the names in it, and its own name."""
+    async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Make a directory durable: these of its files, the names in it, and its own name.
+
+        The files are there and hold these bytes; they are written again, for an fsync that failed
+        may have left them in memory alone.
+        """
         ...
 
     async def remove_tree(self, path: str) -> None:

@@ -179,7 +179,7 @@ class EntryFile:
         self._is_extended = True
         self.write()
         file = self._open()
-        file.set_size(self.count * self.entry_bytes)
+        file.renew_size(self.count * self.entry_bytes)
         self._is_extended = False
         await self._disk.fsync(file)
 

@@ -90,7 +90,7 @@ class LocalLog(LogFailures):
         self._leaving: list[Segment] = []
         """The oldest segments, which are not the log's any more but still lie there."""
         self._is_removing = False
-        self.names = LogNames(disk, directory)
+        self.names = LogNames(disk, directory, topic_id)
         self._generation = 0
         """Counts truncations and removals, so that a flush under way notices them."""
         self._active.jitter_ms = self._next_jitter_ms()

@@ -154,10 +154,13 @@ class LogDirectory:
         self.previous_broker_epoch = parse_clean_shutdown(data)
 
     async def spend_clean_marker(self) -> None:
-        """Remove the marker before the first log is opened: a crash from now on is unclean."""
+        """Remove the marker before the first log is opened: a crash from now on is unclean.
+
+        Durably also if the process before removed it, which may have died before it was.
+        """
         if self.was_clean:
             await self._disk.unlink(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
-            await self._disk.fsync_directory(self.path)
+        await self._disk.fsync_directory(self.path)
 
     async def write_clean_marker(self, broker_epoch: int) -> None:
         """Say that every log was flushed and closed."""

@@ -6,16 +6,27 @@ that nothing is called flushed which a power loss may take with its directory.  
 killed before, the next start makes the directory durable, as it does with all that it finds.
 """
 
+from uuid import UUID
+
 from ottla.storage.disk_seam import Disk
 from ottla.storage.files import PARTITION_METADATA
+from ottla.storage.partition_metadata import encode_partition_metadata
 
 
 class LogNames:
     """The names in one log's directory."""
 
-    __slots__ = ("_disk", "_path", "_synced_count", "change_count", "is_kept", "is_new")
+    __slots__ = (
+        "_disk",
+        "_path",
+        "_synced_count",
+        "_topic_id",
+        "change_count",
+        "is_kept",
+        "is_new",
+    )
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, topic_id: UUID | None) -> None:
         self.change_count = 1
         """Counts what gives the directory new names, so that a flush knows which are durable."""
         self.is_kept = True
@@ -25,6 +36,7 @@ class LogNames:
         """Whether not even the names in the directory are durable."""
         self._disk = disk
         self._path = path
+        self._topic_id = topic_id
         self._synced_count = 0
 
     async def keep(self) -> None:
@@ -42,6 +54,8 @@ class LogNames:
             if self.is_kept:
                 await self._disk.fsync_directory(self._path)
             else:
-                await self._disk.keep_directory(self._path, (PARTITION_METADATA,))
+                assert self._topic_id is not None
+                metadata = encode_partition_metadata(self._topic_id)
+                await self._disk.keep_directory(self._path, {PARTITION_METADATA: metadata})
                 self.is_kept, self.is_new = True, False
             self._synced_count = max(self._synced_count, change_count)

@@ -169,6 +169,15 @@ class RealFile:
             self.dirt = NEW_DIRT
             os.ftruncate(fd, size)
 
+    def renew_size(self, size: int) -> None:
+        """Cut the file, or extend it by a hole; the next fsync writes its size."""
+        fd = self._descriptor()
+        before = os.fstat(fd)
+        self.dirt = NEW_DIRT
+        os.ftruncate(fd, size)
+        if before.st_size == size:
+            os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))
+
     def fileno(self) -> int:
         """Return the descriptor, -1 once the file is closed."""
         return self._fd if self._fd >= 0 or self._is_unusable else self._open_on_loop()

@@ -370,8 +370,10 @@ class LogLoader:
         if found.is_overflow and segment.base_offset not in self._unsplit:
             raise OffsetOverflowError(segment.base_offset)
         segment.write_indexes()
+        # Even if nothing is to be cut: what looks cut may not be, after a failed fsync, and only a
+        # change makes the next fsync see to it, or say that the file system takes no changes.
+        await self._disk.truncate(segment.file, found.valid_end)
         if found.valid_end < file_size:
-            await self._disk.truncate(segment.file, found.valid_end)
             await self._disk.fsync(segment.file)  # lest old bytes come back behind new ones
             return True
         return False

@@ -146,6 +146,10 @@ class _File:
         """Cut the file, or extend it by a hole."""
         self._node.set_size(size)
 
+    def renew_size(self, size: int) -> None:
+        """Do what `set_size` does: nothing is flushed here."""
+        self._node.set_size(size)
+
     def fileno(self) -> int:
         """Raise OSError: there is no descriptor."""
         raise OSError(errno.EBADF, "a preview has no descriptors", self.path)
@@ -355,7 +359,7 @@ class PreviewDisk:
         """Raise OSError: a recovery makes no directories."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
-    async def keep_directory(self, path: str, names: Sequence[str]) -> None:
+    async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
         """Do nothing: nothing here is durable."""
 
     async def remove_tree(self, path: str) -> None:

@@ -270,7 +270,7 @@ class SimulatedDisk:
     async def truncate(self, file: DiskFile, size: int) -> None:
         """Cut the file to `size` bytes."""
         await self._wait(file.path)
-        file.set_size(size)
+        file.renew_size(size)
 
     async def read_file(self, path: str) -> bytes:
         """Return the whole file."""
@@ -402,10 +402,12 @@ class SimulatedDisk:
             file.close()
             await self._wait(path)
 
-    async def keep_directory(self, path: str, names: Sequence[str]) -> None:
+    async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
         """Make a directory durable, in the real disk's steps."""
-        for name in names:
+        for name, data in files.items():
             with closing(self.open(f"{path}/{name}")) as file:
+                file.pwrite(0, [data])
+                file.renew_size(len(data))
                 await self.fsync(file)
         await self.fsync_directory(path)
         await self.fsync_directory(posixpath.dirname(path))

@@ -69,6 +69,8 @@ async def files_shrink_and_grow(disk: Disk, root: str) -> None:
     assert file.pread(0, 10) == b"0123"
     file.set_size(6)
     assert file.pread(0, 10) == b"0123\0\0"
+    file.renew_size(6)
+    assert file.pread(0, 10) == b"0123\0\0"
     await disk.truncate(file, 1)
     assert file.size_bytes == 1
     file.close()
@@ -316,7 +318,8 @@ async def a_directory_is_made_with_its_files(disk: Disk, root: str) -> None:
     assert await disk.listdir(f"{root}/a") == ["empty", "more", "named"]
     assert await disk.read_file(f"{root}/a/named") == b"bytes"
     assert await disk.read_file(f"{root}/a/empty") == b""
-    await disk.keep_directory(f"{root}/a", ("named",))
+    await disk.keep_directory(f"{root}/a", {"named": b"bytes"})
+    assert await disk.read_file(f"{root}/a/named") == b"bytes"
 
 
 async def idle_unflushed_files_are_flushed(disk: Disk, root: str) -> None:

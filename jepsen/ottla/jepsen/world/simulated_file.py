@@ -154,11 +154,20 @@ class SimulatedFile:
         """Cut the file, or extend it by a hole."""
         self.check_usable()
         self._disk.strike(DiskOperation.WRITE, self._path)
-        if self.inode.content.size == size:
-            return
+        if self.inode.content.size != size:
+            self._change_size(size)
+
+    def renew_size(self, size: int) -> None:
+        """Cut the file, or extend it by a hole; the next fsync makes its size durable."""
+        self.check_usable()
+        self._disk.strike(DiskOperation.WRITE, self._path)
+        self._change_size(size)
+
+    def _change_size(self, size: int) -> None:
+        is_other = self.inode.content.size != size
         self.dirt = NEW_DIRT
         self.inode.change(Resize(size))
-        if self._disk.wall_ms is not None:
+        if is_other and self._disk.wall_ms is not None:
             self.inode.modified_ms = self._disk.wall_ms()
 
     def fileno(self) -> int:
