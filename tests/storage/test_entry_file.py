@@ -4,6 +4,8 @@ import trio
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
+from ottla.jepsen.world.simulated_file import SimulatedFile
+from ottla.storage.entry_file import WRITTEN_AT_ONCE
 from ottla.storage.indexes import TimeIndex
 
 
@@ -54,3 +56,31 @@ async def test_a_trim_makes_a_cut_durable_that_a_failed_fsync_left_in_memory() -
     last = TimeIndex(disk, "/index", 0, 1 << 10)
     last.open_sealed()
     assert last.count == 0
+
+
+class CountingDisk(SimulatedDisk):
+    """A disk that counts writes."""
+
+    write_count = 0
+
+    def write(self, file: SimulatedFile, position: int, data: bytes) -> None:
+        """Count and write."""
+        self.write_count += 1
+        super().write(file, position, data)
+
+
+async def test_entries_are_written_some_at_a_time_and_a_trim_misses_none() -> None:
+    disk = CountingDisk(SeededRng(1))
+    index = TimeIndex(disk, "/index", 0, 1 << 10)
+    index.begin()
+    count = 2 * WRITTEN_AT_ONCE
+    for number in range(count):
+        index.append_if_later(100 + number, number)
+        index.write_if_due()
+    assert disk.write_count == 2  # the first entry, and the next that were enough
+
+    await index.trim()
+
+    again = TimeIndex(disk, "/index", 0, 1 << 10)
+    again.open_sealed()
+    assert [again.entry_at(at) for at in range(count)] == [(100 + n, n) for n in range(count)]

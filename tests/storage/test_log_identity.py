@@ -486,7 +486,7 @@ async def test_what_another_topic_left_under_the_name_is_set_aside(
     """A creation that found no room, of a topic that was deleted while nobody looked."""
     disk = await world_disk()
     async with started(disk) as logs:
-        disk.fail(DiskOperation.OPEN, errno.ENOSPC, path_part=".timeindex")
+        disk.fail(DiskOperation.OPEN, errno.ENOSPC, path_part=".log")
         with pytest.raises(RefusedError):
             await logs.create(A0, OLD, CONFIG)
         assert disk.exists("/one/a-0")
@@ -497,7 +497,7 @@ async def test_what_another_topic_left_under_the_name_is_set_aside(
 async def test_a_creation_is_finished_where_it_was_begun(autojump_clock: MockClock) -> None:
     disk = await world_disk(0, *DIRECTORIES)
     async with started(disk, *DIRECTORIES) as logs:
-        disk.fail(DiskOperation.OPEN, errno.ENOSPC, path_part=".timeindex")
+        disk.fail(DiskOperation.OPEN, errno.ENOSPC, path_part=".log")
         with pytest.raises(RefusedError):
             await logs.create(A0, OLD, CONFIG, directory_id=UUID(int=501))
         assert (await logs.create(A0, OLD, CONFIG)).directory == "/two/a-0"

@@ -18,6 +18,7 @@ from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.declare import values_of
 from ottla.storage.checkpoint_file import parse_checkpoint
+from ottla.storage.disk_seam import when_cached
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
@@ -302,7 +303,10 @@ async def test_what_retention_removes_stays_for_a_while_under_another_name(
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
         log = await three_segments(logs, file_delete_delay_ms=40_000)
-        reader = log.read(Offset(0), bytes_max=9_000, end_offset=Offset(1), at_least_one=True)
+        reader = await when_cached(
+            disk,
+            lambda: log.read(Offset(0), bytes_max=9_000, end_offset=Offset(1), at_least_one=True),
+        )
         assert reader.slice is not None
         before = reader.slice.read()
         await log.delete_old_segments(1_000)

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.model.errors import RefusedError
+from ottla.storage.files import OFFSET_INDEX, TIME_INDEX, file_name
 from tests.storage.test_log_manager import (
     A0,
     CONFIG,
@@ -164,3 +165,30 @@ async def test_a_topic_id_that_only_memory_has_is_written_again_by_the_next_star
         disk.crash()
     async with recovered(disk, "/one", "/two") as logs:
         assert found(logs, A0).end_offset == 1
+
+
+async def test_a_new_log_gets_its_index_files_with_their_first_entries(
+    autojump_clock: MockClock,
+) -> None:
+    """Without them an empty log is opened as it is, and nothing is made or built again."""
+    disk = await formatted_disk("/one")
+    indexes = [file_name(0, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX)]
+
+    async def index_files() -> list[str]:
+        return [name for name in await disk.listdir("/one/a-0") if name in indexes]
+
+    async with recovered(disk, "/one") as logs:
+        await logs.create(A0, TOPIC_ID, CONFIG)
+        await logs.shutdown_cleanly(1)
+    async with recovered(disk, "/one") as logs:
+        assert await index_files() == []
+        log = found(logs, A0)
+        log.config = replace(CONFIG, index_interval_bytes=0)
+        for _ in range(2):
+            append(log, b"x")
+        assert await index_files() == indexes
+        await logs.shutdown_cleanly(1)
+    disk.crash()
+    async with recovered(disk, "/one") as logs:
+        assert await index_files() == indexes
+        assert found(logs, A0).end_offset == 2

@@ -193,3 +193,30 @@ def test_batches_before_the_log_start_need_no_epoch() -> None:
     assert flaw.problem == "offset 0 is of epoch 1, not of -1"
     expected = Expected(recovery_point=made()[1], log_start_offset=12)
     assert list(verify_partition(Files(changed), expected)) == []
+
+
+def without(*names: str) -> dict[str, bytes]:
+    return {name: data for name, data in made()[0].items() if name not in names}
+
+
+def test_a_log_without_an_entry_needs_no_index_file() -> None:
+    name = "0" * 20
+    assert flaws_of_indexes({f"{name}.log": b""}) == []
+    assert [one.file for one in flaws_of_indexes({f"{name}.log": b"", f"{name}.index": b""})] == [
+        f"{name}.timeindex"
+    ]
+
+
+def flaws_of_indexes(files: dict[str, bytes]) -> list[Flaw]:
+    return [flaw for flaw in flaws(files) if flaw.file.endswith("index")]
+
+
+def test_the_last_segment_may_miss_both_of_its_indexes_and_no_other_segment_may() -> None:
+    *earlier, last = [name.removesuffix(".log") for name in names_of(".log")]
+    both = (f"{last}.index", f"{last}.timeindex")
+    found = flaws(without(*both))
+    assert {flaw.file for flaw in found} >= set(both)
+    assert not [flaw for flaw in found if flaw.is_damage]
+    assert [flaw.file for flaw in damage(without(both[0]))] == [both[0]]
+    early = (f"{earlier[0]}.index", f"{earlier[0]}.timeindex")
+    assert {flaw.file for flaw in damage(without(*early))} >= set(early)

@@ -1,6 +1,6 @@
 """A file of fixed-size entries that only grows at its end: what all three indexes are made of.
 
-While its segment is active all entries are in memory and each is also written at its place; a
+While its segment is active all entries are in memory and, some at a time, written at their place; a
 write that fails is made up for by the next, and at the latest when the segment is sealed, so an
 index on a full disk never stops an append.  Sealed, the file is exactly its entries, and they are
 read in place: no mapping (a mapped file kills the process when the disk is full), no cache of ours.
@@ -15,6 +15,10 @@ from ottla.storage.disk_seam import Disk, DiskFile, NotCachedError
 LOOK_UP_BLOCK_BYTES = 1 << 18
 """How much of a sealed file is brought in around an entry that is not cached.  Less makes a search
 wait for the disk more often, more reads what it does not look at."""
+
+WRITTEN_AT_ONCE = 32
+"""Entries of a file that is rebuilt before an append writes them.  Less costs appends of large
+batches a system call each, more leaves more to one append; a start rests on none of them."""
 
 
 class EntryFile:
@@ -78,12 +82,14 @@ class EntryFile:
         if size is None:
             size = self._open().size_bytes
         self.count = size // self.entry_bytes
+        self._is_trimmed = True
         return size
 
     def activate(self, *, capacity_bytes: int = 0) -> None:
         """Take a sealed file into memory to append again.
 
-        Raises NotCachedError before anything is changed if it is not in memory.
+        One that is not there is made with its first entry, or as it is trimmed.  Raises
+        NotCachedError before anything is changed if it is not in memory.
         """
         if self._memory is not None:
             return
@@ -92,7 +98,6 @@ class EntryFile:
         self._written_bytes = size
         self._capacity_bytes = max(size, capacity_bytes - capacity_bytes % self.entry_bytes)
         self._is_extended = False
-        self._is_trimmed = True
 
     def entry(self, index: int, size: int) -> bytes | bytearray:
         """Return `size` bytes from the start of one entry.
@@ -144,6 +149,17 @@ class EntryFile:
             if is_disk_failure(error):
                 raise
 
+    def write_if_due(self) -> None:
+        """Do as `write_if_possible` for the first entry, and for some at a time after that.
+
+        Only what a start rebuilds may wait; the rest is written at once.
+        """
+        assert self._memory is not None
+        missing_bytes = len(self._memory) - self._written_bytes
+        is_few = missing_bytes < WRITTEN_AT_ONCE * self.entry_bytes
+        if not (self.is_rebuilt and self._is_extended and is_few):
+            self.write_if_possible()
+
     def keep_first(self, count: int) -> None:
         """Drop all entries but the first `count`, in memory; the file must be active."""
         assert self._memory is not None
@@ -192,6 +208,7 @@ class EntryFile:
     def seal(self) -> None:
         """Let go of the memory of a trimmed file."""
         self._memory = None
+        self._is_trimmed = True
 
     def close(self) -> None:
         """Close the file, if it is open."""

@@ -280,7 +280,7 @@ class LocalLog(LogFailures):
         """Make the epochs, new snapshots and new file names durable."""
         await self._producer_files.sync()
         if not self._is_cutting:
-            await self._write_epochs()
+            await self._epoch_file.write(self._epochs)
         await self.names.sync()
 
     @file_task
@@ -292,9 +292,6 @@ class LocalLog(LogFailures):
         except OSError as error:
             self._refuse(error)
         self._check_online()  # its directory may have failed meanwhile
-
-    async def _write_epochs(self) -> None:
-        await self._epoch_file.write(self._epochs)
 
     @file_task
     async def roll(self, *, now_ms: int) -> None:
@@ -337,7 +334,7 @@ class LocalLog(LogFailures):
 
     async def _truncate_to(self, offset: Offset) -> bool:
         try:
-            await self._write_epochs()  # none is written while it cuts
+            await self._epoch_file.write(self._epochs)  # none is written while it cuts
             place = await when_cached(
                 self._disk, lambda: self._segments[self._segment_index(offset)].place_to_cut(offset)
             )
@@ -371,7 +368,7 @@ class LocalLog(LogFailures):
             await self._fsync(active)  # lest old bytes come back behind new ones
             self._check_online()  # its directory may have failed meanwhile
             active.cut_index_files()  # not before: until then a start may trust this segment
-            await self._write_epochs()
+            await self._epoch_file.write(self._epochs)
             await active.load_timestamps()
             await self._reload_producers()
             if self.recovery_checkpoint < checkpoint_before:
@@ -437,7 +434,7 @@ class LocalLog(LogFailures):
             self._replace_producers(ProducerStates(offset))
             self.names.change_count += 1
             await self.names.sync()  # lest a later segment's name is kept without this one's
-            await self._write_epochs()
+            await self._epoch_file.write(self._epochs)
             if self.recovery_checkpoint < checkpoint_before:
                 await self.on_recede(self)
         except OSError as error:
@@ -584,9 +581,11 @@ class LocalLog(LogFailures):
             self._active.add_last_time_entry()
             if self._active.size_bytes:
                 await self._active.trim()
+                self.names.change_count += not self._active.has_index_names
+                await self.names.sync()
             await self._producer_files.write_durably(self._producers, self.end_offset)
             self._epochs.truncate_from_end(self.end_offset)  # a start keeps none without a record
-            await self._write_epochs()
+            await self._epoch_file.write(self._epochs)
         except OSError as error:
             self._refuse(error)
         self.abandon()

@@ -16,7 +16,7 @@ from ottla.storage.directory_names import deleted_name
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_errors import is_disk_full
 from ottla.storage.disk_seam import DirectorySurvey, Disk
-from ottla.storage.files import LOG, OFFSET_INDEX, PARTITION_METADATA, TIME_INDEX, file_name
+from ottla.storage.files import LOG, PARTITION_METADATA, file_name
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
@@ -25,8 +25,8 @@ from ottla.storage.partition_metadata import encode_partition_metadata, is_unfin
 from ottla.storage.recovery import load_topic_id
 
 NOTHING = Offset(0)
-EMPTY_SEGMENT = {file_name(0, suffix): b"" for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)}
-"""The files that a log begins with."""
+EMPTY_SEGMENT = {file_name(0, LOG): b""}
+"""The files that a log begins with: its indexes are made with their first entries."""
 
 
 async def make_log(

@@ -102,6 +102,7 @@ class Segment:
         "created_ms",
         "file",
         "first_timestamp_ms",
+        "has_index_names",
         "is_future_reported",
         "is_sealed",
         "jitter_ms",
@@ -143,6 +144,9 @@ class Segment:
         self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX + suffix, base_offset, size)
         self.time_index = TimeIndex(disk, prefix + TIME_INDEX + suffix, base_offset, size)
         self.transaction_index = TransactionIndex(disk, prefix + TRANSACTION_INDEX + suffix)
+        self.has_index_names = True
+        """Whether its directory has the names of its index files, durably once the log's are; those
+        of a log's first segment are made with their first entries."""
         self.created_ms = now_ms
         self.jitter_ms = 0
         self.is_sealed = False
@@ -263,9 +267,9 @@ class Segment:
         self.transaction_index.write_if_possible()
 
     def write_indexes(self) -> None:
-        """Bring the newest entries to the files; a full disk only delays them."""
-        self.offset_index.write_if_possible()
-        self.time_index.write_if_possible()
+        """Bring the newest entries to the files, some at a time; a full disk only delays them."""
+        self.offset_index.write_if_due()
+        self.time_index.write_if_due()
 
     def is_recent(self, offset: int) -> bool:
         """Return whether a batch that was appended lately begins at `offset`."""

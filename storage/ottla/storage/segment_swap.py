@@ -147,7 +147,8 @@ def open_indexes(disk: Disk, segment: Segment, view: DirectoryView | None = None
     offsets, times = segment.offset_index, segment.time_index
     view = view or DirectoryView(disk, "")
     if not view.has(offsets.path) or not view.has(times.path):
-        return False
+        segment.has_index_names = view.has(offsets.path) or view.has(times.path)
+        return not segment.size_bytes and not segment.has_index_names
     if offsets.open_sealed(view.size_of(offsets.path)) % offsets.entry_bytes:
         return False
     if times.open_sealed(view.size_of(times.path)) % times.entry_bytes:

@@ -21,10 +21,12 @@ from ottla.storage.files import (
     INDEX_SUFFIXES,
     LEADER_EPOCH_CHECKPOINT,
     LOG,
+    OFFSET_INDEX,
     PARTITION_METADATA,
     PRODUCER_BATCHES,
     SNAPSHOT,
     SWAP,
+    TIME_INDEX,
     TRANSACTION_INDEX,
     file_name,
     offset_of,
@@ -152,7 +154,8 @@ class _Partition:
         with ExitStack() as stack:
             log = stack.enter_context(self._files.open(name))
             checks, missing = self._index_checks(stack, base_offset, is_last=is_last)
-            yield from missing
+            if log.size_bytes or not is_last or checks:
+                yield from missing
             is_whole = True
             for row in walk(log):
                 if isinstance(row, Problem):
@@ -188,9 +191,15 @@ class _Partition:
     def _index_checks(
         self, stack: ExitStack, base_offset: int, *, is_last: bool
     ) -> tuple[dict[str, AnyIndexCheck], list[Flaw]]:
-        """Open the indexes of a segment; the transaction index is made by the first abort only."""
+        """Open the indexes of a segment.
+
+        The transaction index is made by the first abort only, both others of a log's first segment
+        with their first entries: neither is there if the last writer was killed before.
+        """
         checks: dict[str, AnyIndexCheck] = {}
         missing: list[Flaw] = []
+        both = {file_name(base_offset, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX)}
+        may_miss = is_last and (self._expected.is_live or both.isdisjoint(self._files.names))
         for suffix in INDEX_SUFFIXES:
             name = file_name(base_offset, suffix)
             if name in self._files.names:
@@ -200,9 +209,8 @@ class _Partition:
                 except OSError as error:
                     missing.append(Flaw(name, None, f"it cannot be read: {error.strerror}"))
             elif suffix != TRANSACTION_INDEX:
-                is_damage = not (is_last and self._expected.is_live)
                 text = "it is not there; a start builds it again"
-                missing.append(Flaw(name, None, text, is_damage))
+                missing.append(Flaw(name, None, text, is_damage=not may_miss))
         return checks, missing
 
     def _end_of_walk(self, name: str, problem: Problem, *, is_last: bool) -> Flaw:

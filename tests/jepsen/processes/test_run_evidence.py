@@ -172,3 +172,16 @@ async def test_an_index_that_lies_is_seen(tmp_path: Path) -> None:
 
     assert not check.is_sound
     assert f"{index.name}: offset" in check.detail
+
+
+@pytest.mark.parametrize(("values", "is_sound"), [((), True), (VALUES, False)])
+async def test_only_a_log_without_records_needs_no_index(
+    values: tuple[bytes, ...], is_sound: bool, tmp_path: Path
+) -> None:
+    partition = await _written(tmp_path / "b1", *values, high_watermark=len(values))
+    for index in partition.glob("*.index"):
+        index.unlink()
+
+    (check,) = check_directories({"b1": tmp_path / "b1"})
+
+    assert check.is_sound is is_sound, check.detail

@@ -122,7 +122,8 @@ def _read(path: Path, high_watermark: int) -> _Log:
 
 def _index_problems(path: Path, starts: Mapping[int, BatchRow]) -> Iterator[str]:
     if not path.exists():
-        yield f"{path.name} is not there"
+        if starts:  # the indexes of a log are made with their first entries, or by a clean stop
+            yield f"{path.name} is not there"
         return
     for row in dump_offset_index(path.read_bytes(), Offset(int(path.stem))):
         if isinstance(row, OffsetIndexRow):

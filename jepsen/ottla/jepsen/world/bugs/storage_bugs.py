@@ -11,6 +11,7 @@ from ottla.model.ids import Epoch, Offset
 from ottla.storage import producer_files, recovery, segment_swap
 from ottla.storage.batch_scan import BatchScan
 from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.epoch_file import EpochFile
 from ottla.storage.indexes import OffsetIndex, TimeIndex
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_reads import ReadableLog
@@ -63,7 +64,7 @@ def _trust_unsealed() -> Any:
 
 
 def _skip_epochs() -> Any:
-    return patched(LocalLog, _write_epochs=_nothing)
+    return patched(EpochFile, write=_nothing)
 
 
 def _keep_torn_append() -> Any:
