@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from ottla.jepsen.world.disk import SimulatedDisk
@@ -65,6 +66,7 @@ async def opened() -> AsyncIterator[Bench]:
         await logs.recover(lambda partition: CONFIG)
         struck = await logs.create(A0, TOPIC_ID, CONFIG)
         other = await logs.create(A1, TOPIC_ID, CONFIG)
+        await trio.sleep(1)  # their directories are durable: they may roll
         told: list[str] = []
         logs.on_directory_failed = lambda directory: told.append(directory.path)
         yield Bench(disk, logs, struck, other, told)
@@ -276,6 +278,7 @@ async def test_a_disk_that_hangs_holds_up_no_other_directory(autojump_clock: Moc
         disk.faults.hang("/one", never.wait)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bench.struck.flush)
+            await trio.testing.wait_all_tasks_blocked()  # else the deletion may come before it
             nursery.start_soon(logs.delete, A0)
             for name in ("b", "c", "d", "e", "f", "g"):
                 nursery.start_soon(make, logs, name, UUID(int=500))
@@ -298,32 +301,6 @@ async def make(logs: LogManager, topic: str, directory_id: UUID) -> Log:
     return await logs.create(
         TopicPartition(topic, 0), UUID(int=3_000), CONFIG, directory_id=directory_id
     )
-
-
-async def test_of_many_new_logs_the_first_are_there_long_before_the_last(
-    autojump_clock: MockClock,
-) -> None:
-    async with opened() as bench:
-        count_at: list[int] = []
-        pauses = 0
-
-        async def count_pauses() -> None:
-            nonlocal pauses
-            while True:
-                await trio.lowlevel.checkpoint()
-                pauses += 1
-
-        async def make_and_note(topic: str) -> None:
-            await make(bench.logs, topic, UUID(int=500))
-            count_at.append(pauses)
-
-        async with trio.open_nursery() as counting:
-            counting.start_soon(count_pauses)
-            async with trio.open_nursery() as nursery:
-                for number in range(40):
-                    nursery.start_soon(make_and_note, f"n{number}")
-            counting.cancel_scope.cancel()
-        assert count_at[0] < count_at[-1] / 4
 
 
 async def test_a_failed_directory_returns_with_the_next_start(autojump_clock: MockClock) -> None:

@@ -1,7 +1,8 @@
 """A new log's directory: made at once, durable a moment later, and what a death between leaves."""
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 import trio
@@ -9,7 +10,12 @@ from trio.testing import MockClock
 
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.model.errors import RefusedError
+from ottla.model.ids import Offset
+from ottla.storage.directory_view import DirectoryView
+from ottla.storage.disk_seam import DirectorySurvey
 from ottla.storage.files import OFFSET_INDEX, TIME_INDEX, file_name
+from ottla.storage.log import new_log, open_log
+from ottla.storage.log_names_driver import EMPTY_SEGMENT
 from tests.storage.test_log_manager import (
     A0,
     CONFIG,
@@ -192,3 +198,35 @@ async def test_a_new_log_gets_its_index_files_with_their_first_entries(
     async with recovered(disk, "/one") as logs:
         assert await index_files() == indexes
         assert found(logs, A0).end_offset == 2
+
+
+def described(thing: Any, depth: int = 3) -> Any:
+    """Return what an object of the log engine holds, as far as it can be compared."""
+    if isinstance(thing, list):
+        return [described(one, depth) for one in thing]
+    if not type(thing).__module__.startswith("ottla.storage") or not depth:
+        return thing if isinstance(thing, int | str | bytes | None | dict) else type(thing)
+    names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+    names += list(getattr(thing, "__dict__", ()))
+    return {name: described(getattr(thing, name, None), depth - 1) for name in names}
+
+
+@pytest.mark.interpreted_only("asks objects for all they hold")
+async def test_a_new_log_is_what_opening_its_directory_would_come_to() -> None:
+    disk = await formatted_disk("/one")
+    await disk.make_directory("/one/a-0", EMPTY_SEGMENT)
+    topic_id = UUID(int=7)
+    opened = await open_log(
+        disk,
+        "/one/a-0",
+        config=CONFIG,
+        topic_id=topic_id,
+        is_clean=True,
+        recovery_point=Offset(0),
+        log_start_offset=Offset(0),
+        now_ms=5,
+        view=DirectoryView(disk, "/one/a-0", DirectorySurvey(dict.fromkeys(EMPTY_SEGMENT, 0), {})),
+    )
+    made = new_log(disk, "/one/a-0", config=CONFIG, topic_id=topic_id, now_ms=5)
+    assert described(made) == described(opened)
+    assert described(made)["_segments"][0]["offset_index"]["count"] == 0

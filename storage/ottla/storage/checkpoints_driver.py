@@ -169,9 +169,14 @@ class Checkpoints:
         The lines of all other names that are not `kept` go with them, so that a thousand topics
         made again cost one write.
         """
+        if not self._writing.locked() and not self._has_line(partition):
+            return
         async with self._writing:
-            if any(partition in lines for lines in self._lines.values()):
+            if self._has_line(partition):
                 await self._drop_all_but(kept())
+
+    def _has_line(self, partition: TopicPartition) -> bool:
+        return any(partition in lines for lines in self._lines.values())
 
     async def _drop_all_but(self, kept: Collection[TopicPartition]) -> None:
         for name, lines in self._lines.items():

@@ -10,9 +10,10 @@ import logging
 import math
 import os
 import shutil
+import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from mmap import PAGESIZE
 from types import TracebackType
@@ -24,6 +25,7 @@ from ottla.model.log_events import event
 from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import DirectorySurvey, DiskFile, Space
+from ottla.storage.gathered_calls_driver import GatheredCalls
 from ottla.storage.real_file_driver import Fsyncs, OpenRealFiles, RealFile, write_rest
 from ottla.storage.shared_calls_driver import SharedCalls
 from ottla.storage.write_back_driver import begin_write_back
@@ -40,7 +42,15 @@ SLOW_REPEAT_S = 60.0
 
 FSYNC_WORKERS_PER_DIRECTORY = 4
 """Fsyncs of different files and directories under way at once.  Fewer serialises partitions that
-flush every batch, and logs that are made; more only queues in the device."""
+flush every batch; more only queues in the device."""
+
+MAKING_WORKERS_PER_DIRECTORY = 2
+"""Workers that make directories, and as many that make them durable.  Fewer leaves the disk idle
+while one hands over what it did; more take turns at the interpreter, which slows the loop."""
+
+NAMES_TOGETHER = 32
+"""Directories made, made durable or renamed by one call of a worker.  Fewer hands over more often,
+which costs more than the call itself; with more the first is there hardly before the last."""
 
 READ_WORKERS_PER_DIRECTORY = 4
 """Ranges that are brought in at once.  Fewer lets one reader of old records wait for another, more
@@ -58,7 +68,7 @@ cache.  What the device reads at once does not hang on it."""
 class _Workers:
     """The threads of one directory."""
 
-    __slots__ = ("fsync", "other", "read", "said_slow_at", "space")
+    __slots__ = ("fsync", "keeping", "making", "other", "read", "renaming", "said_slow_at", "space")
 
     def __init__(self) -> None:
         self.said_slow_at = -math.inf
@@ -67,6 +77,10 @@ class _Workers:
         self.other = trio.CapacityLimiter(1)
         self.space = trio.CapacityLimiter(1)
         """Of its own: the removal of a huge topic is no disk that hangs."""
+        self.making = GatheredCalls(_make_directory, _makers(), most=NAMES_TOGETHER)
+        self.keeping = GatheredCalls(_fsync_with_files, _makers(), most=NAMES_TOGETHER)
+        """With workers of its own: clients' flushes go on while many logs are made."""
+        self.renaming = GatheredCalls(_rename, self.other, most=NAMES_TOGETHER)
 
     def warn_slow(self, path: str, took_s: float) -> None:
         """Log a slow flush, unless one was logged lately."""
@@ -138,11 +152,16 @@ class RealDisk:
             return False
         fd = file.fileno()
         last = position + max(0, size - 1)
-        if position // PAGESIZE == last // PAGESIZE:
-            return _is_byte_cached(fd, position)
-        return all(
-            _is_byte_cached(fd, at) for at in (*range(position, last, PROBE_EVERY_BYTES), last)
-        )
+        try:
+            if position // PAGESIZE != last // PAGESIZE:
+                for at in range(position, last, PROBE_EVERY_BYTES):
+                    os.preadv(fd, _PROBED, at, os.RWF_NOWAIT)
+            os.preadv(fd, _PROBED, last, os.RWF_NOWAIT)
+        except OSError as error:
+            # A file system that cannot tell (tmpfs) holds its files in memory.  A disk that fails
+            # is for the read to meet, whose error is judged.
+            return error.errno == errno.EOPNOTSUPP
+        return True
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
         """Bring a range into the page cache."""
@@ -249,7 +268,8 @@ class RealDisk:
         renames = self._files.renames
         renames.append((source, target))
         try:
-            await self._run_taking_name(target, os.replace, source, target)
+            with self._taking_name(target) as handles:
+                await self._workers_of(target).renaming.run((handles, source, target))
             self._files.places.rename(source, target)
         finally:
             renames.remove((source, target))
@@ -294,13 +314,11 @@ class RealDisk:
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
         """Make a directory with files in it."""
-        limiter = self._workers_of(path).fsync
-        await trio.to_thread.run_sync(_make_directory, path, files, limiter=limiter)
+        await self._workers_of(path).making.run((path, files))
 
     async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
         """Make a directory durable: these of its files, the names in it, and its own name."""
-        limiter = self._workers_of(path).fsync
-        await trio.to_thread.run_sync(_fsync_with_files, path, files, limiter=limiter)
+        await self._workers_of(path).keeping.run((path, files))
         await self.fsync_directory(os.path.dirname(path))
 
     async def remove_tree(self, path: str) -> None:
@@ -308,6 +326,9 @@ class RealDisk:
         await self._run(path, _remove_tree, path)
 
     def _workers_of(self, path: str) -> _Workers:
+        found = self._workers.get(os.path.dirname(path))
+        if found is not None:
+            return found
         directory = os.path.abspath(path)
         while directory not in self._workers:
             parent = os.path.dirname(directory)
@@ -320,12 +341,18 @@ class RealDisk:
         self, path: str, work: Callable[..., object], *arguments: object
     ) -> None:
         """Run what takes a name from its file; who has the file open still reads it afterwards."""
+        with self._taking_name(path) as handles:
+            await self._run(path, _open_all_and_work, handles, work, *arguments)
+
+    @contextmanager
+    def _taking_name(self, path: str) -> Iterator[list[RealFile]]:
+        """Yield the handles of a name that is about to be taken, which are to be opened first."""
         places = self._files.places
         handles = places.at(path)
         for file in handles:
             file.pin()
         try:
-            await self._run(path, _open_all_and_work, handles, work, *arguments)
+            yield handles
             for file in handles:
                 places.remove(file)
         finally:
@@ -382,14 +409,8 @@ def _open_all(handles: list[RealFile]) -> None:
         file.open_if_needed()
 
 
-def _is_byte_cached(fd: int, position: int) -> bool:
-    try:
-        os.preadv(fd, [bytearray(1)], position, os.RWF_NOWAIT)
-    except OSError as error:
-        # A file system that cannot tell (tmpfs) holds its files in memory.  A disk that fails is
-        # for the read to meet, whose error is judged.
-        return error.errno == errno.EOPNOTSUPP
-    return True
+_PROBED = (bytearray(1),)
+"""Where the bytes go that are asked for only whether they are cached."""
 
 
 def _drop_pages(file: DiskFile) -> None:
@@ -456,18 +477,31 @@ def _makedirs(path: str) -> None:
     os.makedirs(path, exist_ok=True)
 
 
-def _make_directory(path: str, files: Mapping[str, bytes]) -> None:
-    _makedirs(path)
+def _makers() -> trio.CapacityLimiter:
+    return trio.CapacityLimiter(MAKING_WORKERS_PER_DIRECTORY)
+
+
+def _make_directory(wanted: tuple[str, Mapping[str, bytes]]) -> None:
+    path, files = wanted
+    try:
+        os.mkdir(path)
+    except (FileNotFoundError, FileExistsError):
+        _makedirs(path)
     for name, data in files.items():
+        if not data:
+            # In one call, where opening and closing are two; not every system lets it make files.
+            with suppress(OSError):
+                os.mknod(f"{path}/{name}", stat.S_IFREG | 0o644)
+                continue
         fd = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            if data:
-                write_rest(fd, 0, [data], 0)
+            write_rest(fd, 0, [data], 0)
         finally:
             os.close(fd)
 
 
-def _fsync_with_files(path: str, files: Mapping[str, bytes]) -> None:
+def _fsync_with_files(wanted: tuple[str, Mapping[str, bytes]]) -> None:
+    path, files = wanted
     for name, data in files.items():
         fd = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -477,6 +511,12 @@ def _fsync_with_files(path: str, files: Mapping[str, bytes]) -> None:
         finally:
             os.close(fd)
     _fsync_directory(path)
+
+
+def _rename(wanted: tuple[list[RealFile], str, str]) -> None:
+    handles, source, target = wanted
+    _open_all(handles)
+    os.replace(source, target)
 
 
 def _remove_tree(path: str) -> None:

@@ -21,11 +21,13 @@ from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Chunk, Disk
 from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.epoch_file import NO_EPOCHS
 from ottla.storage.file_tasks import file_task
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_reads import ReadableLog
 from ottla.storage.producer_state import ProducerEntry, ProducerRoom, ProducerStates
 from ottla.storage.recovery import (
+    LoadedLog,
     LogLoader,
     Progress,
     end_marker_of,
@@ -88,6 +90,36 @@ async def open_log(
         is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset
     )
     await keep_topic_id(disk, view, topic_id)
+    return Log(disk, directory, config, topic_id, loaded, rng)
+
+
+def new_log(
+    disk: Disk,
+    directory: str,
+    *,
+    config: LogConfig,
+    topic_id: UUID,
+    now_ms: int,
+    rng: Rng | None = None,
+) -> "Log":
+    """Return the log of a directory that was just made with the files of an empty segment.
+
+    It is what `open_log` comes to, but nothing is looked at: many are made at once.
+    """
+    beginning = Offset(0)
+    segment = Segment(disk, directory, beginning, config, now_ms=now_ms, known_bytes=0)
+    segment.has_index_names = False
+    segment.activate(config)
+    loaded = LoadedLog(
+        segments=[segment],
+        epochs=EpochCache(),
+        producers=ProducerStates(beginning),
+        log_start_offset=beginning,
+        end_offset=beginning,
+        recovery_point=beginning,
+        snapshots=[],
+        epochs_data=NO_EPOCHS,
+    )
     return Log(disk, directory, config, topic_id, loaded, rng)
 
 

@@ -7,8 +7,6 @@ import logging
 from dataclasses import dataclass
 from uuid import UUID
 
-import trio
-
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.seams import Rng
 from ottla.model.settings.broker import BrokerConfig
@@ -35,13 +33,9 @@ from ottla.storage.meta_properties import (
 
 _LOGGER = logging.getLogger(__name__)
 
-LOGS_MADE_AT_ONCE = 4
-"""Logs of one directory that are made, or closed, at the same time.  Fewer leaves its disk idle
-between the steps of each; with more the first of many is there hardly before the last."""
-
-LOGS_KEPT_AT_ONCE = 2
-"""New logs of one directory that are made durable at the same time.  Fewer leaves them longer to
-what a power loss takes; more lets clients' flushes wait while very many are made."""
+LOGS_CLOSED_AT_ONCE = 4
+"""Logs of one directory that are closed at the same time.  Fewer leaves its disk idle between the
+steps of each; more only queues."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,10 +67,6 @@ class LogDirectory:
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self.checkpoints = Checkpoints(disk, path)
-        self.making = trio.CapacityLimiter(LOGS_MADE_AT_ONCE)
-        """Held while a log is made."""
-        self.keeping = trio.CapacityLimiter(LOGS_KEPT_AT_ONCE)
-        """Held while a new log's directory is made durable."""
         self._disk = disk
         self._lock_file: DiskFile | None = None
 

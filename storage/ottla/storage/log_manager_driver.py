@@ -32,10 +32,10 @@ from ottla.storage.log import Log
 from ottla.storage.log_checkpoints import CHECKPOINTS, lines_of
 from ottla.storage.log_cleaning_driver import open_cleaner
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_directory_driver import LOGS_MADE_AT_ONCE, LogDirectory, open_directories
+from ottla.storage.log_directory_driver import LOGS_CLOSED_AT_ONCE, LogDirectory, open_directories
 from ottla.storage.log_failures import refusal_of
 from ottla.storage.log_moves_driver import LogMoves
-from ottla.storage.log_names_driver import free_name, keep_soon, make_log, wait_until_idle
+from ottla.storage.log_names_driver import NewLogs, free_name, make_log, wait_until_idle
 from ottla.storage.log_placement import Placed, choose_log, choose_place
 from ottla.storage.log_recovery_driver import (
     DirectoryContents,
@@ -44,6 +44,7 @@ from ottla.storage.log_recovery_driver import (
     set_stray_aside,
 )
 from ottla.storage.log_upkeep_driver import DirectoryUpkeep
+from ottla.storage.name_locks_driver import NameLocks
 from ottla.storage.producer_state import ProducerRoom
 
 _LOGGER = logging.getLogger(__name__)
@@ -104,9 +105,11 @@ class LogManager:
         self._errors = errors or UnexpectedErrors()
         self._placed: dict[TopicPartition, Placed] = {}
         self._offline: dict[TopicPartition, str] = {}
-        self._changing: dict[TopicPartition, trio.Lock] = {}
-        """Held while a partition's log is made or deleted: one change of a name at a time."""
-        self._making: dict[TopicPartition, LogDirectory] = {}
+        self._changing = NameLocks()
+        """Held while a partition's log is made or deleted."""
+        self._new = NewLogs(self._errors)
+        self._log_counts: Counter[str] = Counter()
+        """Logs that serve or are being made, by directory."""
         self._is_closing = False
         self._producer_room = ProducerRoom()
         self._upkeep = {directory: self._upkeep_of(directory) for directory in directories}
@@ -227,7 +230,7 @@ class LogManager:
         kept, stray = choose_log(partition, one, other, wanted)
         kept.log.keep_what_is_known_of(stray.log)
         if kept is other:
-            self._placed.pop(partition)
+            self._displace(partition)
             self._place(partition, kept.log, kept.directory)
         if kept.log.holds_all_of(stray.log):
             stray.log.abandon()
@@ -266,6 +269,7 @@ class LogManager:
     def _place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         assert partition not in self._placed
         self._placed[partition] = Placed(log, directory)
+        self._log_counts[directory.path] += 1
         log.share_producer_room(self._producer_room)
         self.cleaner.watch(partition, log)
         log.on_roll = lambda rolled: self.request_flush(partition)
@@ -274,6 +278,13 @@ class LogManager:
         log.remove_later = self._upkeep[directory].removal.add
         log.on_log_start_raised = lambda raised: self._keep_log_start(directory, partition, log)
         log.on_recede = lambda cut: self.write_checkpoint(directory, RECOVERY_POINT_FILE)
+
+    def _displace(self, partition: TopicPartition) -> Placed | None:
+        """Let a partition serve no longer; return what it served from."""
+        placed = self._placed.pop(partition, None)
+        if placed is not None:
+            self._log_counts[placed.directory.path] -= 1
+        return placed
 
     # ---- making and deleting
 
@@ -293,7 +304,7 @@ class LogManager:
         Raises RefusedError: INCONSISTENT_TOPIC_ID if another topic of the name has its log here,
         KAFKA_STORAGE_ERROR if the disk fails or the log may lie on a missing one.
         """
-        async with self._alone_with(partition):
+        async with self._changing.alone_with(partition):
             log = self.get(partition)
             if log is not None:
                 if log.topic_id != topic_id:
@@ -301,55 +312,43 @@ class LogManager:
                 return log
             if self._is_closing:
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker is stopping")
-            directory = self._directory_for(partition, directory_id, holds_nothing)
-            self._making[partition] = directory
-            try:
-                async with directory.making:
-                    log = await make_log(
-                        self._disk,
-                        self._clock,
-                        self._rng,
-                        directory,
-                        partition,
-                        topic_id,
-                        config,
-                        lambda: {served for served, _ in self.in_directory(directory)},
+            begun = self._holder_of(partition)  # by a try that did not get to its end
+            directory = (
+                begun
+                or self.directories[
+                    choose_place(
+                        self.directories,
+                        directory_id,
+                        self._log_counts,
+                        holds_nothing=holds_nothing,
                     )
+                ]
+            )
+            self._log_counts[directory.path] += 1
+            try:
+                log = await make_log(
+                    self._disk,
+                    self._clock,
+                    self._rng,
+                    directory,
+                    partition,
+                    topic_id,
+                    config,
+                    lambda: {served for served, _ in self.in_directory(directory)},
+                    is_there=begun is not None,
+                )
             except OSError as error:
                 self.judge(directory, error)
                 raise refusal_of(error, directory.path) from error
             finally:
-                del self._making[partition]
+                self._log_counts[directory.path] -= 1
             if not directory.is_live:  # it failed while we awaited
                 log.abandon()
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, directory.failure)
             self._place(partition, log, directory)
             assert self.nursery is not None
-            self.nursery.start_soon(keep_soon, log, partition, directory, self._errors)
+            self._new.keep_soon(self.nursery, partition, log)
             return log
-
-    @asynccontextmanager
-    async def _alone_with(self, partition: TopicPartition) -> AsyncIterator[None]:
-        lock = self._changing.setdefault(partition, trio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._changing.pop(partition, None)
-
-    def _directory_for(
-        self, partition: TopicPartition, wanted: UUID | None, holds_nothing: bool
-    ) -> LogDirectory:
-        begun = self._holder_of(partition)  # by a try that did not get to its end
-        if begun is not None:
-            return begun
-        index = choose_place(self.directories, wanted, self._counts, holds_nothing=holds_nothing)
-        return self.directories[index]
-
-    def _counts(self) -> Counter[str]:
-        places = [placed.directory for placed in self._placed.values()]
-        return Counter(directory.path for directory in (*places, *self._making.values()))
 
     async def delete(self, partition: TopicPartition) -> None:
         """Take a partition away at once; its files go after file.delete.delay.ms.
@@ -357,10 +356,10 @@ class LogManager:
         The name is free for a new topic when this returns, also after a crash.  The log's own tasks
         under way end before: what they remove, they remove by name.
         """
-        async with self._alone_with(partition), self.cleaner.paused(partition):
+        async with self._changing.alone_with(partition), self.cleaner.paused(partition):
             self.cleaner.forget(partition)
             await self.moves.end(partition)
-            placed = self._placed.pop(partition, None)
+            placed = self._displace(partition)
             self._offline.pop(partition, None)
             directory = self._holder_of(partition) if placed is None else placed.directory
             if directory is None:
@@ -389,7 +388,7 @@ class LogManager:
 
     def change_over(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Have a partition use another log, which has all that its own has."""
-        del self._placed[partition]
+        self._displace(partition)
         self._place(partition, log, directory)
         self.on_moved(partition, log)
 
@@ -439,7 +438,7 @@ class LogManager:
         directory.fail(f"{directory.path}: {reason}")
         for partition, placed in list(self._placed.items()):
             if placed.directory is directory:
-                del self._placed[partition]
+                self._displace(partition)
                 self._offline[partition] = directory.failure or reason
                 self.cleaner.abort(partition)
                 placed.log.abandon()
@@ -549,8 +548,8 @@ class LogManager:
         self._is_closing = True
         await self.moves.stop()
         await self.cleaner.stop()
-        for partition in list(self._changing):  # what is being made or deleted is so to its end
-            async with self._alone_with(partition):
+        for partition in self._changing:  # what is being made or deleted is so to its end
+            async with self._changing.alone_with(partition):
                 pass
         async with trio.open_nursery() as nursery:
             for directory in self._live_directories():
@@ -575,12 +574,12 @@ class LogManager:
                 await wait_until_idle(log)
                 for name in CHECKPOINTS:
                     lines[name].update(lines_of(name, [(partition, log)]))
-                self._placed.pop(partition, None)
+                self._displace(partition)
                 await trio.lowlevel.checkpoint()
 
         waiting = self.in_directory(directory)
         async with trio.open_nursery() as nursery:
-            for _ in range(LOGS_MADE_AT_ONCE):
+            for _ in range(LOGS_CLOSED_AT_ONCE):
                 nursery.start_soon(close, waiting)
         try:
             await directory.checkpoints.write_last(lines)

@@ -3,6 +3,7 @@
 The caller lets one change of a name happen at a time, and none while a task of its log works.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection
 from uuid import UUID
 
@@ -13,16 +14,23 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.directory_names import deleted_name
-from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_errors import is_disk_full
-from ottla.storage.disk_seam import DirectorySurvey, Disk
+from ottla.storage.disk_seam import Disk
 from ottla.storage.files import LOG, PARTITION_METADATA, file_name
-from ottla.storage.log import Log, open_log
+from ottla.storage.log import Log, new_log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_recovery_driver import set_stray_aside
 from ottla.storage.partition_metadata import encode_partition_metadata, is_unfinished
 from ottla.storage.recovery import load_topic_id
+
+KEPT_AFTER_S = 0.05
+"""How long a new log waits for others that are made durable with it.  Less makes them durable while
+more are made, which lets both wait; more leaves them longer to what a power loss takes."""
+
+KEPT_TOGETHER = 32
+"""New logs that are made durable together.  Fewer hands over to the disk's worker more often, more
+holds the loop for longer when they are begun."""
 
 NOTHING = Offset(0)
 EMPTY_SEGMENT = {file_name(0, LOG): b""}
@@ -38,8 +46,12 @@ async def make_log(
     topic_id: UUID,
     config: LogConfig,
     served: Callable[[], Collection[TopicPartition]],
+    *,
+    is_there: bool,
 ) -> Log:
     """Make a log of a name that no log serves; `served` are the directory's others.
+
+    `is_there` says whether there is a directory of the name.
 
     What another topic left under the name is set aside, and what the checkpoints say of it is
     forgotten, before there is a directory of the name.  The first flush, or `keep_soon`, makes the
@@ -47,47 +59,70 @@ async def make_log(
     """
     path = f"{directory.path}/{partition}"
     is_whole = False
-    if disk.exists(path):
+    if is_there:
         try:
             is_whole = await _is_whole(disk, path, topic_id)
         except (CorruptDataError, RefusedError):
             await set_stray_aside(disk, rng, directory, partition)
+            is_there = disk.exists(path)
     await directory.checkpoints.forget(partition, served)
-    view: DirectoryView | None = None
     if not is_whole:
-        is_new = not disk.exists(path)
         files = {PARTITION_METADATA: encode_partition_metadata(topic_id), **EMPTY_SEGMENT}
         await disk.make_directory(path, files)
-        if is_new:
-            sizes = {name: len(data) for name, data in files.items()}
-            view = DirectoryView(disk, path, DirectorySurvey(sizes, {}))
-    log = await open_log(
-        disk,
-        path,
-        config=config,
-        topic_id=topic_id,
-        is_clean=True,
-        recovery_point=NOTHING,
-        log_start_offset=NOTHING,
-        now_ms=clock.wall_ms(),
-        rng=rng,
-        view=view,
-    )
+    now_ms = clock.wall_ms()
+    if is_there:
+        log = await open_log(
+            disk,
+            path,
+            config=config,
+            topic_id=topic_id,
+            is_clean=True,
+            recovery_point=NOTHING,
+            log_start_offset=NOTHING,
+            now_ms=now_ms,
+            rng=rng,
+        )
+    else:
+        log = new_log(disk, path, config=config, topic_id=topic_id, now_ms=now_ms, rng=rng)
     log.names.is_kept, log.names.is_new = False, True
     return log
 
 
-async def keep_soon(
-    log: Log, partition: TopicPartition, directory: LogDirectory, errors: UnexpectedErrors
-) -> None:
-    """Make a new log's directory durable, few of them at once: clients' flushes go on between."""
-    try:
-        async with directory.keeping:
+class NewLogs:
+    """New logs whose directories are made durable behind their backs, those made together at once.
+
+    What is deleted before its turn costs nothing more.
+    """
+
+    def __init__(self, errors: UnexpectedErrors) -> None:
+        self._errors = errors
+        self._waiting: deque[tuple[TopicPartition, Log]] = deque()
+        self._is_running = False
+
+    def keep_soon(self, nursery: trio.Nursery, partition: TopicPartition, log: Log) -> None:
+        """Have a log's directory made durable."""
+        self._waiting.append((partition, log))
+        if not self._is_running:
+            self._is_running = True
+            nursery.start_soon(self._keep_all)
+
+    async def _keep_all(self) -> None:
+        try:
+            await trio.sleep(KEPT_AFTER_S)
+            while self._waiting:
+                async with trio.open_nursery() as nursery:
+                    for _ in range(min(KEPT_TOGETHER, len(self._waiting))):
+                        nursery.start_soon(self._keep, *self._waiting.popleft())
+        finally:
+            self._is_running = False
+
+    async def _keep(self, partition: TopicPartition, log: Log) -> None:
+        try:
             await log.keep()
-    except RefusedError:
-        pass  # the log went, or failed, which its directory knows
-    except Exception as error:
-        errors.note("new log", partition, error)
+        except RefusedError:
+            pass  # the log went, or failed, which its directory knows
+        except Exception as error:
+            self._errors.note("new log", partition, error)
 
 
 async def _is_whole(disk: Disk, path: str, topic_id: UUID) -> bool:

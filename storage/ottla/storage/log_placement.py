@@ -7,7 +7,7 @@ A cordoned directory takes a log only where no other one serves, or as the one t
 a full one where none has room.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -50,14 +50,14 @@ class CandidateDirectory(Protocol):
 def choose_place(
     places: Sequence[CandidateDirectory],
     wanted: UUID | None,
-    counts: Callable[[], Mapping[str, int]],
+    count_of: Mapping[str, int],
     *,
     holds_nothing: bool,
 ) -> int:
     """Return the index of the directory for a log: the wanted one, else the one with the fewest.
 
     `wanted` is the id under which the cluster knows the replica's directory, None where it knows
-    none; `counts` returns the logs by directory path.  `holds_nothing` says that the replica cannot
+    none; `count_of` has the logs by directory path.  `holds_nothing` says that the replica cannot
     have records that count.
 
     Raises RefusedError(KAFKA_STORAGE_ERROR) if the log may lie in a directory that is missing.
@@ -79,7 +79,6 @@ def choose_place(
     open_to_all = [index for index in open_to_all if not places[index].is_full] or open_to_all
     if len(open_to_all) == 1:
         return open_to_all[0]
-    count_of = counts()
     return min(open_to_all, key=lambda index: count_of.get(places[index].path, 0))
 
 
