@@ -111,6 +111,9 @@ def _compile(modules: list[str]) -> None:
         group_name=LIBRARY,
         target_dir=str(target / "c"),
     )
+    for name, changes in SUPPORT_CHANGES.items():
+        support = target / "c" / name
+        support.write_text(mended(support.read_text(), changes))
     distribution = Distribution({"name": LIBRARY, "ext_modules": extensions})
     command = build_ext(distribution)
     command.build_lib = str(Path.cwd())
@@ -118,6 +121,44 @@ def _compile(modules: list[str]) -> None:
     command.ensure_finalized()
     _compile_files_once(command)
     command.run()
+
+
+def mended(text: str, changes: list[tuple[str, str]]) -> str:
+    """Return a file of the compiler's C support with changes; ValueError if one has no place."""
+    for before, after in changes:
+        if text.count(before) != 1:
+            raise ValueError(f"this mypyc is another: its support in C lacks {before!r}")
+        text = text.replace(before, after)
+    return text
+
+
+SUPPORT_CHANGES = {
+    # What is closed may have waited while it handled an error, and takes the error being handled
+    # with it.  The coroutine that closes it raises that again: None was raised, and memory lost.
+    "misc_ops.c": [
+        (
+            "            res = PyObject_CallNoArgs(_m);\n            Py_DECREF(_m);\n",
+            "            PyErr_GetExcInfo(&type, &value, &traceback);\n"
+            "            res = PyObject_CallNoArgs(_m);\n"
+            "            PyErr_SetExcInfo(type, value, traceback);\n"
+            "            Py_DECREF(_m);\n",
+        )
+    ],
+    "exc_ops.c": [
+        (
+            "    PyErr_Restore(p_type, p_value, p_traceback);\n}\n\nvoid CPyErr_SetObject",
+            "    if (p_type == NULL || p_type == Py_None) {\n"
+            "        Py_XDECREF(p_type);\n"
+            "        Py_XDECREF(p_value);\n"
+            "        Py_XDECREF(p_traceback);\n"
+            '        PyErr_SetString(PyExc_RuntimeError, "the error to raise again was lost");\n'
+            "        return;\n"
+            "    }\n"
+            "    PyErr_Restore(p_type, p_value, p_traceback);\n}\n\nvoid CPyErr_SetObject",
+        )
+    ],
+}
+"""What is put right in mypyc 2.4's support in C, by file: texts and what replaces them."""
 
 
 def _compile_files_once(command: Any) -> None:

@@ -3,15 +3,23 @@
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 HATCH = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
 FOLDERS: list[str] = HATCH["dev-mode-dirs"]
+_SPEC = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+hatch_build = module_from_spec(_SPEC)
+_SPEC.loader.exec_module(hatch_build)
+mended: Callable[[str, list[tuple[str, str]]], str] = hatch_build.mended
 MODULES: list[str] = HATCH["targets"]["wheel"]["hooks"]["custom"]["modules"]
 NOT_NATIVE = {"Protocol", "NamedTuple", "Enum", "IntEnum", "IntFlag", "Flag", "TypedDict"}
 SUBCLASSED = "mypyc_attr(allow_interpreted_subclasses=True)"
@@ -133,3 +141,26 @@ def test_one_name_for_exceptions_of_a_function_has_one_type(name: str) -> None:
                 if isinstance(node, ast.ExceptHandler) and node.name and node.type:
                     caught = ast.unparse(node.type)
                     assert types.setdefault(node.name, caught) == caught, f"line {node.lineno}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_compiled_coroutine_waits_while_it_handles_an_error(name: str) -> None:
+    # Closed there, it takes the error that its caller handles; `finally` may raise a caller's.
+    for node in ast.walk(compiled_tree(name)):
+        if isinstance(node, ast.Try):
+            handling = [*node.finalbody, *(one for each in node.handlers for one in each.body)]
+            waits = [one.lineno for part in handling for one in ast.walk(part) if _is_wait(one)]
+            assert waits == [], f"lines {waits}: wait behind the handler"
+        assert not isinstance(node, ast.AsyncWith), f"line {node.lineno}: it waits at its end"
+
+
+def _is_wait(node: ast.AST) -> TypeGuard[ast.stmt | ast.expr]:
+    return isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith | ast.Yield | ast.YieldFrom)
+
+
+def test_the_support_of_the_compiler_that_is_mended_is_the_one_we_know() -> None:
+    changes = [("before", "after")]
+    assert mended("it was before", changes) == "it was after"
+    for other in ("it was", "before before"):
+        with pytest.raises(ValueError, match="another"):
+            mended(other, changes)

@@ -288,8 +288,9 @@ async def when_cached(disk: Disk, look_up: Callable[[], T]) -> T:
     while True:
         try:
             return look_up()
-        except NotCachedError as missing:
-            await disk.read_ahead(missing.file, missing.position, missing.size)
+        except NotCachedError as error:
+            missing = error
+        await disk.read_ahead(missing.file, missing.position, missing.size)
 
 
 async def read_some(disk: Disk, file: DiskFile, position: int, size: int) -> bytes | bytearray:
@@ -297,4 +298,5 @@ async def read_some(disk: Disk, file: DiskFile, position: int, size: int) -> byt
     try:
         return file.read_cached(position, size)
     except NotCachedError:
-        return await disk.read(file, position, size)
+        pass
+    return await disk.read(file, position, size)

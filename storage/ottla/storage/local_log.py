@@ -447,22 +447,22 @@ class LocalLog(LogFailures):
     async def delete_records_before(self, offset: Offset) -> None:
         """Raise the log start durably; OFFSET_OUT_OF_RANGE beyond the high watermark.
 
-        A full disk refuses it, for then a kill could bring back what is deleted; what the log start
-        has passed goes nevertheless, which makes room.
+        A full disk refuses it, lest a kill bring back what is deleted; what it passed goes anyway.
         """
         self.raise_log_start(offset)
+        is_full = False
         try:
             await self.on_log_start_raised(self)
         except OSError as error:
             if is_disk_failure(error):
                 self._refuse(error)
-            await self._remove_passed()
+            is_full = True
+        await self._remove_passed()
+        if is_full:
             try:
                 await self.on_log_start_raised(self)
             except OSError as second:
                 self._refuse(second)
-        else:
-            await self._remove_passed()
 
     def raise_log_start(self, offset: Offset) -> None:
         """Raise the log start in memory; `delete_records_before` makes that durable."""
