@@ -10,9 +10,9 @@ of its name.  The tree is kept, so that a second build compiles only what change
 form runs from a checkout.  OTTLA_COMPILE_LEVEL is the compiler's -O (default: 2).
 """
 
-import filecmp
+import ast
 import os
-import shutil
+import re
 import subprocess
 import sys
 import sysconfig
@@ -58,7 +58,8 @@ def compile_tree() -> Path:
     tree = target / "tree"
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     wheel = settings["targets"]["wheel"]
-    _copy_sources([ROOT / package for package in wheel["packages"]], tree)
+    compiled = set(wheel["hooks"]["custom"]["modules"])
+    _copy_sources([ROOT / package for package in wheel["packages"]], tree, compiled)
     environment = {**os.environ, "MYPYPATH": "", "PYTHONPATH": ""}
     modules = wheel["hooks"]["custom"]["modules"]
     for stale in set(tree.rglob("*.so")) - _libraries(tree, modules):
@@ -78,8 +79,11 @@ def _libraries(tree: Path, modules: list[str]) -> set[Path]:
     return {tree / f"{name}{suffix}" for name in names}
 
 
-def _copy_sources(packages: list[Path], tree: Path) -> None:
-    """Make the tree's sources those of the packages; what did not change keeps its time."""
+def _copy_sources(packages: list[Path], tree: Path, compiled: set[str]) -> None:
+    """Make the tree's sources those of the packages; what did not change keeps its time.
+
+    In modules that are compiled, what is assigned once becomes final.
+    """
     wanted: dict[Path, Path] = {}
     for package in packages:
         for path in package.rglob("*"):
@@ -89,9 +93,76 @@ def _copy_sources(packages: list[Path], tree: Path) -> None:
     for stale in present - set(wanted):
         stale.unlink()
     for copied, path in wanted.items():
-        if not copied.exists() or not filecmp.cmp(path, copied, shallow=False):
+        data = path.read_bytes()
+        if ".".join(copied.relative_to(tree).with_suffix("").parts) in compiled:
+            data = with_final_names(data.decode()).encode()
+        if not copied.exists() or copied.read_bytes() != data:
             copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copied)
+            copied.write_bytes(data)
+
+
+def with_final_names(text: str) -> str:
+    """Declare Final what a module assigns once, on the same lines.
+
+    Compiled code reads a final name as it reads a variable of C, and a final number is part of the
+    code; any other name of a module is looked up in a dictionary each time.
+    """
+    tree = ast.parse(text)
+    lines = text.splitlines(keepends=True)
+    assigned = [
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del)
+    ]
+    shared = {
+        name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
+    }
+    first_import = next((one for one in tree.body if isinstance(one, _IMPORTS)), None)
+    found = 0
+    for node in tree.body:
+        name = _assigned_name(node)
+        if name is None or name in shared or assigned.count(name) != 1:
+            continue
+        line = lines[node.lineno - 1]
+        start = len(name)
+        if isinstance(node, ast.AnnAssign):
+            kind = node.annotation
+            if kind.end_lineno != node.lineno or kind.end_col_offset is None:
+                continue
+            annotation = line[kind.col_offset : kind.end_col_offset]
+            rest = line[kind.end_col_offset :]
+            lines[node.lineno - 1] = f"{name}: _Final[{annotation}]{rest}"
+        else:
+            lines[node.lineno - 1] = f"{name}: _Final{line[start:]}"
+        found += 1
+    if not found or first_import is None:
+        return text
+    at = first_import.lineno - 1
+    lines[at] = f"from typing import Final as _Final; {lines[at]}"
+    return "".join(lines)
+
+
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_VALUE_NAME = re.compile(r"_?([A-Z][A-Z0-9_]*|[a-z][a-z0-9_]*)")
+_TYPES = ("TypeVar", "NewType", "ParamSpec", "TypeVarTuple", "namedtuple", "NamedTuple")
+
+
+def _assigned_name(node: ast.stmt) -> str | None:
+    """Return the name of a value that a module's statement assigns; None for a type, or none."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target = node.targets[0]
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        target = node.target
+        if "TypeAlias" in ast.unparse(node.annotation) or "Final" in ast.unparse(node.annotation):
+            return None
+    else:
+        return None
+    value = node.value
+    if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _TYPES:
+        return None
+    if not isinstance(target, ast.Name) or not _VALUE_NAME.fullmatch(target.id):
+        return None
+    return target.id
 
 
 def _compile(modules: list[str]) -> None:

@@ -19,9 +19,11 @@ assert _SPEC is not None
 assert _SPEC.loader is not None
 hatch_build = module_from_spec(_SPEC)
 _SPEC.loader.exec_module(hatch_build)
+with_final_names: Callable[[str], str] = hatch_build.with_final_names
 mended: Callable[[str, list[tuple[str, str]]], str] = hatch_build.mended
 MODULES: list[str] = HATCH["targets"]["wheel"]["hooks"]["custom"]["modules"]
 NOT_NATIVE = {"Protocol", "NamedTuple", "Enum", "IntEnum", "IntFlag", "Flag", "TypedDict"}
+REPLACED = re.compile(r"monkeypatch\.setattr\((\w+), ['\"](_?[A-Z][A-Z0-9_]*)['\"]")
 SUBCLASSED = "mypyc_attr(allow_interpreted_subclasses=True)"
 
 
@@ -164,3 +166,65 @@ def test_the_support_of_the_compiler_that_is_mended_is_the_one_we_know() -> None
     for other in ("it was", "before before"):
         with pytest.raises(ValueError, match="another"):
             mended(other, changes)
+
+
+def test_who_replaces_a_constant_of_a_compiled_module_runs_interpreted_only() -> None:
+    # Such a constant is part of the code that uses it.
+    wrong = []
+    for name, text in sources().items():
+        if name.startswith("tests.") and "monkeypatch.setattr(" in text:
+            tree = ast.parse(text)
+            modules = {
+                alias.asname or alias.name: f"{node.module}.{alias.name}"
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom)
+                for alias in node.names
+            }
+            for function in ast.walk(tree):
+                if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    marks = " ".join(map(ast.unparse, function.decorator_list))
+                    wrong += [
+                        f"{name}.{function.name}"
+                        for module, constant in REPLACED.findall(ast.unparse(function))
+                        if modules.get(module) in MODULES and "interpreted_only" not in marks
+                    ]
+    assert wrong == []
+
+
+def test_what_a_module_assigns_once_is_final_in_the_tree_that_is_compiled() -> None:
+    text = '''"""A module."""
+
+import struct
+from typing import TypeVar
+
+T = TypeVar("T")
+Bytes = bytes
+LIMIT = 1 << 20
+_length = struct.Struct(">i")
+known: dict[int, str] = {
+    1: "one",
+}
+count = 0
+"""Of calls."""
+
+def call() -> None:
+    global count
+    count += 1
+
+if LIMIT:
+    twice = 1
+'''
+    final = with_final_names(text)
+    assert final.splitlines()[2] == "from typing import Final as _Final; import struct"
+    lines = zip(text.splitlines(), final.splitlines(), strict=True)
+    changed = [new for old, new in lines if old != new]
+    assert changed[1:] == [
+        "LIMIT: _Final = 1 << 20",
+        '_length: _Final = struct.Struct(">i")',
+        "known: _Final[dict[int, str]] = {",
+    ]
+
+
+def test_a_module_without_values_is_compiled_as_it_is() -> None:
+    text = "import struct\n\nclass One:\n    size = 1\n"
+    assert with_final_names(text) == text

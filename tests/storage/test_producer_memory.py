@@ -238,6 +238,7 @@ def test_batches_of_one_snapshot_say_nothing_beside_another() -> None:
 # ---- how many producers
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_invented_ids_push_out_the_longest_unseen_and_no_open_transaction(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +257,7 @@ async def test_invented_ids_push_out_the_longest_unseen_and_no_open_transaction(
     assert 1_000 not in log.active_producers
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_invented_ids_in_a_log_that_is_recovered_are_bounded_too(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +272,7 @@ async def test_invented_ids_in_a_log_that_is_recovered_are_bounded_too(
     assert produce(log, 0, producer_id=299).is_duplicate
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_transactions_of_invented_ids_are_refused_at_the_bound(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +291,7 @@ async def test_transactions_of_invented_ids_are_refused_at_the_bound(
     assert len(log.active_producers) <= 20
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_all_logs_together_remember_a_bounded_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,7 @@ async def test_a_batch_outside_of_the_open_transaction_is_refused(log: Log) -> N
     assert refusal_of(log, None, sequence=1, is_transactional=False) is NOT_VERIFIED
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_guards_that_are_never_used_expire_and_are_bounded(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

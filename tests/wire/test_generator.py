@@ -68,6 +68,7 @@ def test_a_message_that_no_schema_declares_is_refused() -> None:
         message_class("UpdateMetadataRequest")
 
 
+@pytest.mark.interpreted_only("makes a module's import fail")
 def test_a_missing_import_inside_of_a_message_file_is_not_taken_for_a_missing_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,7 +1,7 @@
 """The nouns of the log: distinct types for integers that must never be mixed up."""
 
 from base64 import urlsafe_b64encode
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 from uuid import UUID
 
 NodeId = NewType("NodeId", int)
@@ -16,11 +16,11 @@ Epoch = NewType("Epoch", int)
 ProducerId = NewType("ProducerId", int)
 """An idempotent producer's identity: int64, -1 for none."""
 
-NODE_ID_MAX = (1 << 31) - 1
-NO_NODE = NodeId(-1)
-NO_OFFSET = Offset(-1)
-NO_EPOCH = Epoch(-1)
-NO_PRODUCER_ID = ProducerId(-1)
+NODE_ID_MAX: Final = (1 << 31) - 1
+NO_NODE: Final = NodeId(-1)
+NO_OFFSET: Final = Offset(-1)
+NO_EPOCH: Final = Epoch(-1)
+NO_PRODUCER_ID: Final = ProducerId(-1)
 ZERO_UUID = UUID(int=0)
 
 METADATA_TOPIC = "__cluster_metadata"

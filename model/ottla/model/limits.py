@@ -4,21 +4,23 @@ A number that an operator may change is a setting (`settings/`); what stands her
 format or protects the process.  Relations are asserted at import.
 """
 
-KIB = 1 << 10
-MIB = 1 << 20
-GIB = 1 << 30
+from typing import Final
 
-INT16_MAX = (1 << 15) - 1
-INT32_MAX = (1 << 31) - 1
-INT64_MAX = (1 << 63) - 1
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+
+INT16_MAX: Final = (1 << 15) - 1
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
 
 TOPIC_NAME_LENGTH_MAX = 249
 """Longest topic name: with `-`, ten digits of partition and a suffix it is still a file name."""
 
-BATCH_HEADER_BYTES = 61
+BATCH_HEADER_BYTES: Final = 61
 """Size of the v2 record batch header, from base offset to record count (KIP-98)."""
 
-FRAME_LENGTH_BYTES = 4
+FRAME_LENGTH_BYTES: Final = 4
 """Size of the length in front of every request and response."""
 
 FRAMES_PER_TURN_MAX = 32

@@ -145,6 +145,7 @@ def test_a_group_that_ends_meanwhile_leaves_nobody_waiting(busy: Any) -> None:
     assert len(partitions_of(again)[busy.topic]) == COUNT
 
 
+@pytest.mark.interpreted_only("sets a constant")
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_happens_meanwhile_every_partition_comes_to_one_member(
     groups: Any, monkeypatch: pytest.MonkeyPatch, seed: int

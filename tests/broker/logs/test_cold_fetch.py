@@ -174,6 +174,7 @@ async def test_a_log_that_was_cut_meanwhile_is_read_as_it_is_then(cold: World) -
     assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_who_reads_a_cold_log_in_order_waits_but_once(
     cold: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

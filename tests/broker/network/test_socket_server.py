@@ -561,6 +561,7 @@ async def test_a_connection_that_is_refused_is_closed_at_once_or_later() -> None
     assert door.served == []
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_sockets_kept_until_they_are_closed_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -213,6 +213,7 @@ def test_what_was_idle_for_an_hour_is_forgotten() -> None:
     assert len(quotas.usages) == 0
 
 
+@pytest.mark.interpreted_only("sets a constant")
 def test_names_that_strangers_invent_take_no_memory_without_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

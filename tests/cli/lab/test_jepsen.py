@@ -18,6 +18,7 @@ from ottla.jepsen.processes.run_plan import RunPlan
 from ottla.jepsen.processes.run_verdict import RunCourse
 from ottla.jepsen.processes.store import RESULTS_FILE, TEST_FILE, RunDirectory, Store
 from ottla.jepsen.report import figures
+from ottla.model.install_hint import install_hint
 
 GOOD = RunCourse(seconds=10.0, operation_count=9_000, is_read=True)
 
@@ -86,7 +87,7 @@ def test_without_matplotlib_a_run_is_judged_and_a_sentence_names_what_to_install
     assert run(["jepsen", "analyze", str(directory.path)]) == 0
     printed = capsys.readouterr()
     assert "valid" in printed.out
-    assert printed.err.count("pip install -e '.[reports]'") == 1
+    assert printed.err.count(install_hint("reports")) == 1
     assert not list(directory.path.glob("*.svg"))
 
 

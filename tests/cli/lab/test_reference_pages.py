@@ -48,11 +48,13 @@ def test_the_readme_shows_which_features_work() -> None:
     assert with_features(readme) == readme, "README.md is stale; run 'make docs'"
 
 
+@pytest.mark.interpreted_only("reads the sources of classes")
 def test_the_page_of_the_client_shows_its_docstrings() -> None:
     page = (ROOT / "docs" / "client.md").read_text()
     assert REFERENCE_BEGIN in page
     assert with_reference(page) == page, STALE.format("client.md")
 
 
+@pytest.mark.interpreted_only("reads the sources of classes")
 def test_every_public_name_and_field_of_the_client_has_a_docstring() -> None:
     assert undocumented() == []

@@ -28,6 +28,7 @@ def test_a_clean_seed_tells_its_figures(capsys: pytest.CaptureFixture[str]) -> N
     assert told["trace_hash"] in capsys.readouterr().out
 
 
+@pytest.mark.interpreted_only("plants a bug in the place of a function")
 def test_a_failure_is_kept_and_told_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_rare_states_may_be_demanded(capsys: pytest.CaptureFixture[str]) -> None
     assert "never reached: " in capsys.readouterr().err
 
 
+@pytest.mark.interpreted_only("plants a bug in the place of a function")
 def test_bugs_are_planted_and_found(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["world", "bugs", "raft-majority", "--processes", "1", "--format", "json"]
 

@@ -82,6 +82,7 @@ def cost_of(target: BrokerTarget, shape: KafkaShape, version: int, bytes_max: in
     return target.measure(f"OffsetFetch v{version} of {shape.name}", framed(request, version))
 
 
+@pytest.mark.interpreted_only("plants a fault in the place of a function")
 async def test_an_answer_that_is_made_in_one_step_breaks_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -94,6 +95,7 @@ async def test_an_answer_that_is_made_in_one_step_breaks_the_bound(
     assert at_once.hold_ms > HOLD_MS_MAX, at_once
 
 
+@pytest.mark.interpreted_only("plants a fault in the place of a function")
 async def test_a_group_that_is_answered_as_often_as_it_is_named_breaks_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

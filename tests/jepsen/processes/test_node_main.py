@@ -26,6 +26,7 @@ def _run(bug: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.interpreted_only("plants a bug in the place of a function")
 def test_it_is_the_ordinary_command_with_its_bug_told() -> None:
     done = _run("acknowledged-at-append", "version")
 
@@ -34,6 +35,7 @@ def test_it_is_the_ordinary_command_with_its_bug_told() -> None:
     assert done.stderr.startswith("planted: acknowledged-at-append: ")
 
 
+@pytest.mark.interpreted_only("plants a bug in the place of a function")
 def test_the_command_that_runs_in_it_has_the_bug() -> None:
     script = (
         f"import sys, runpy; sys.argv = ['{MODULE}', 'version']; import atexit\n"

@@ -12,6 +12,7 @@ import pytest
 from ottla.jepsen.history import EventKind, History, Json
 from ottla.jepsen.report import figures
 from ottla.jepsen.report.write import write_matrix, write_report
+from ottla.model.install_hint import install_hint
 
 PICTURES = ("latency-raw", "latency-quantiles", "rate", "unseen")
 Make = Callable[..., Path]
@@ -95,7 +96,7 @@ def test_without_matplotlib_a_page_has_its_tables_and_names_what_to_install(
 ) -> None:
     directory = make_run()
     index = write_report(directory)
-    assert "pip install -e '.[reports]'" in text_of(index)
+    assert install_hint("reports") in text_of(index)
     assert "Valid: 1 checker" in text_of(index)
     assert "<svg" not in index.read_text()
     assert not list(directory.glob("*.svg"))

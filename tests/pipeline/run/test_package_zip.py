@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 from ottla.pipeline.run.package_zip import make_package_zip, package_files
@@ -22,7 +21,9 @@ print(*ottla.__path__)
 def test_a_process_that_has_nothing_of_ours_but_the_zip_works_from_it(tmp_path: Path) -> None:
     path = make_package_zip(tmp_path / "of-ours.zip")
     # Without `site`, an installed Ottla is not found, and what it is built on is.
-    where = os.pathsep.join([str(path), sysconfig.get_path("purelib")])
+    others = [place for place in map(Path, sys.path) if place.name.endswith("-packages")]
+    others = [place for place in others if not (place / "ottla").exists()]
+    where = os.pathsep.join(map(str, (path, *others)))
     done = subprocess.run(
         [sys.executable, "-S", "-c", PROGRAM],
         capture_output=True,

@@ -21,9 +21,10 @@ def main() -> None:
     name = os.environ.get(VARIABLE, "")
     try:
         bug = bank.mutant(name)
+        planted = bug.apply()
     except RefusedError as error:
         sys.exit(f"{VARIABLE}: {error}")
-    with bug.apply():
+    with planted:
         print(f"planted: {bug.name}: {bug.sentence}", file=sys.stderr, flush=True)
         # By its name, as `python -m ottla.cli` would: this package may not import the command.
         runpy.run_module("ottla.cli", run_name="__main__", alter_sys=True)

@@ -233,6 +233,7 @@ async def test_what_could_not_be_appended_is_not_remembered(world: Any, coordina
         assert groups.code_of_commit(await groups.commit(3)) is ErrorCode.NONE
 
 
+@pytest.mark.interpreted_only("replaces a method")
 async def test_a_shard_on_a_full_disk_is_loaded_again_seldom_and_serves_when_there_is_room(
     world: Any, coordinated: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -428,6 +429,7 @@ async def test_an_error_nobody_foresaw_ends_one_request_and_no_group(
         assert groups.code_of_commit(await groups.commit(8)) is ErrorCode.NONE
 
 
+@pytest.mark.interpreted_only("replaces a method")
 async def test_an_error_nobody_foresaw_at_a_timer_ends_no_coordinator(
     world: Any,
     coordinated: Any,
@@ -444,6 +446,7 @@ async def test_an_error_nobody_foresaw_at_a_timer_ends_no_coordinator(
         assert await groups.fetched() == (ErrorCode.NONE, 7)
 
 
+@pytest.mark.interpreted_only("replaces a method")
 async def test_an_error_nobody_foresaw_while_a_turn_is_written_leaves_nobody_waiting(
     world: Any,
     coordinated: Any,
@@ -461,6 +464,7 @@ async def test_an_error_nobody_foresaw_while_a_turn_is_written_leaves_nobody_wai
         assert groups.code_of_commit(await groups.commit(9)) is ErrorCode.NONE
 
 
+@pytest.mark.interpreted_only("replaces a method")
 async def test_an_error_nobody_foresaw_while_groups_resume_is_a_problem_to_be_seen(
     world: Any, coordinated: Any, make_coordinator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

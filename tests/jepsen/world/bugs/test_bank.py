@@ -49,6 +49,7 @@ BUDGET_MAX = 500
 """Events of a run that only shows that nothing was left behind."""
 
 
+@pytest.mark.interpreted_only("plants bugs in the place of functions")
 @pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     engine = make_engine(mutant.engine, mutant.subject)
@@ -73,6 +74,7 @@ def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     assert not mutant.killed_by or violation.invariant in mutant.killed_by
 
 
+@pytest.mark.interpreted_only("plants bugs in the place of functions")
 @pytest.mark.parametrize(("engine", "subject"), SUBJECTS)
 def test_mutants_are_taken_back_whole(engine: str, subject: str) -> None:
     before = clean_hash(engine, subject)
@@ -123,6 +125,14 @@ def test_mutants_are_told_apart_and_tell_what_they_do() -> None:
         assert bank.mutant(mutant.name) == mutant
     with pytest.raises(RefusedError):
         bank.mutant("no-such-bug")
+
+
+def test_no_bug_is_planted_where_compiled_callers_would_not_meet_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.jepsen.world.bugs.mutant.installed_form", lambda: "compiled")
+    with pytest.raises(RefusedError, match="interpreted"):
+        bank.mutants()[0].apply()
 
 
 def test_a_patch_goes_back_also_after_an_error() -> None:

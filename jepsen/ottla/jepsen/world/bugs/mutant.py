@@ -8,6 +8,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.model.compiled import installed_form
+from ottla.model.errors import ErrorCode, RefusedError
+
 Plant = Callable[[], AbstractContextManager[None]]
 
 
@@ -36,7 +39,13 @@ class Mutant:
     """Why the mutant cannot be told from the original, where that is believed."""
 
     def apply(self) -> AbstractContextManager[None]:
-        """Switch the bug on for the length of a `with`."""
+        """Switch the bug on for the length of a `with`.
+
+        Raises RefusedError on the compiled form, which calls many functions directly.
+        """
+        if installed_form() == "compiled":
+            reason = f"{self.name} replaces what a compiled Ottla calls directly: plant it where "
+            raise RefusedError(ErrorCode.INVALID_REQUEST, reason + "Ottla is interpreted")
         return self.plant()
 
 

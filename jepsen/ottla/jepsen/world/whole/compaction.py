@@ -6,7 +6,8 @@ truncated, moved, its start raised, its process killed and its power cut at any 
 hold is in `compaction_model`.
 """
 
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from uuid import UUID
 
@@ -30,7 +31,13 @@ from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.storage.append_info import AppendOrigin
-from ottla.storage.cleaner.cleaning_task import CleanedGroup
+from ottla.storage.cleaner.cleaning_runner import CleaningRunner
+from ottla.storage.cleaner.cleaning_task import (
+    CleanedGroup,
+    CleaningDone,
+    CleaningTask,
+    Throttle,
+)
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
@@ -99,6 +106,42 @@ class _WallClock:
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""
         return START_MS + self.monotonic_ms()
+
+
+class _CountedCleanings:
+    """What carries out cleanings, which says of each swap that it is about to be."""
+
+    def __init__(self, runner: CleaningRunner, say: Callable[[CleanedGroup], None]) -> None:
+        self._runner = runner
+        self._say = say
+
+    @property
+    def died_count(self) -> int:
+        """How many workers ended before their cleaning did."""
+        return self._runner.died_count
+
+    @asynccontextmanager
+    async def run(
+        self, task: CleaningTask, throttle: Throttle
+    ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
+        """Begin a cleaning, which ends with the block."""
+        async with (
+            self._runner.run(task, throttle) as reports,
+            aclosing(self._counted(reports)) as counted,
+        ):
+            yield counted
+
+    async def _counted(
+        self, reports: AsyncIterator[CleanedGroup | CleaningDone]
+    ) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
+        async for report in reports:
+            if isinstance(report, CleanedGroup):
+                self._say(report)
+            yield report
+
+    async def end_idle(self) -> None:
+        """Let go of what is kept between two cleanings."""
+        await self._runner.end_idle()
 
 
 class _Run:
@@ -187,7 +230,6 @@ class _Run:
                     lambda partition: self._config, directory_id_of=lambda partition: self._known_in
                 )
                 log = await logs.create(AT, TOPIC_ID, self._config)
-                self._count_swaps(AT, log)
                 self._judge_start(log)
                 if is_last:
                     await self._settle(logs)
@@ -207,18 +249,14 @@ class _Run:
             self._known_in = directory_id
 
         logs.moves.tell, logs.moves.take_back = know, take_back
-        logs.on_moved = self._count_swaps
+        logs.cleaner.runner = _CountedCleanings(logs.cleaner.runner, self._before_swap)
 
-    def _count_swaps(self, partition: TopicPartition, log: Log) -> None:
-        async def replaced(cleaned: CleanedGroup) -> None:
-            self._model.cleaned_end = max(self._model.cleaned_end, cleaned.end_offset)
-            await Log.replace_segments(log, cleaned)
-            self.rare.sometimes("a segment is replaced")
-            if len(cleaned.sources) > 1:
-                self.rare.sometimes("several segments become one")
-            self.figures["cleanings"] += 1
-
-        vars(log)["replace_segments"] = replaced
+    def _before_swap(self, cleaned: CleanedGroup) -> None:
+        self._model.cleaned_end = max(self._model.cleaned_end, cleaned.end_offset)
+        self.rare.sometimes("a segment is replaced")
+        if len(cleaned.sources) > 1:
+            self.rare.sometimes("several segments become one")
+        self.figures["cleanings"] += 1
 
     def _judge_start(self, log: Log) -> None:
         """Hold what came back to what was flushed; what was lost was never written."""
