@@ -26,6 +26,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).parent
 LIBRARY = "ottla"
 """The library of all compiled modules is `ottla__mypyc`."""
+MESSAGES = "ottla.wire.messages."
+NATIVE = Path("ottla/wire/native")
+"""Where the tree has the codecs of the messages that are compiled, one module each."""
 DEFAULT_LEVEL = "2"
 JOBS = os.cpu_count() or 1
 
@@ -48,7 +51,8 @@ class CompiledWheel(BuildHookInterface[Any]):
         tree = compile_tree()
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        for path in sorted(tree.rglob("*.so")):
+        build_data["dependencies"] += self.config["runtime"]
+        for path in [*sorted(tree.rglob("*.so")), *sorted((tree / NATIVE).glob("*.py"))]:
             build_data["force_include"][str(path)] = str(path.relative_to(tree))
 
 
@@ -62,8 +66,13 @@ def compile_tree() -> Path:
     _copy_sources([ROOT / package for package in wheel["packages"]], tree, compiled)
     environment = {**os.environ, "MYPYPATH": "", "PYTHONPATH": ""}
     modules = wheel["hooks"]["custom"]["modules"]
+    messages = [name for name in modules if name.startswith(MESSAGES)]
+    modules = [*modules, *(f"ottla.wire.native.{_last(name)}" for name in messages)]
     for stale in set(tree.rglob("*.so")) - _libraries(tree, modules):
         stale.unlink()
+    command = [sys.executable, str(Path(__file__)), "--write", *map(_last, messages)]
+    sources = {**environment, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run(command, cwd=tree, env=sources, stdout=sys.stderr, check=True)
     command = [sys.executable, str(Path(__file__)), "--compile", *modules]
     subprocess.run(command, cwd=tree, env=environment, stdout=sys.stderr, check=True)
     return tree
@@ -90,6 +99,7 @@ def _copy_sources(packages: list[Path], tree: Path, compiled: set[str]) -> None:
             if path.is_file() and "__pycache__" not in path.parts:
                 wanted[tree / path.relative_to(package.parent)] = path
     present = {path for path in tree.rglob("*") if path.is_file() and path.suffix != ".so"}
+    present -= set((tree / NATIVE).glob("*.py"))
     for stale in present - set(wanted):
         stale.unlink()
     for copied, path in wanted.items():
@@ -163,6 +173,29 @@ def _assigned_name(node: ast.stmt) -> str | None:
     if not isinstance(target, ast.Name) or not _VALUE_NAME.fullmatch(target.id):
         return None
     return target.id
+
+
+def _last(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+def _write_codecs(stems: list[str]) -> None:
+    """Write the codecs of the messages of these modules, in the tree in the current directory."""
+    from ottla.wire.codec_native import native_source
+    from ottla.wire.generator import schema_files
+    from ottla.wire.schema import module_name
+
+    wanted = {
+        NATIVE / f"{module_name(message)}.py": native_source(message)
+        for message in schema_files()
+        if module_name(message) in stems
+    }
+    NATIVE.mkdir(parents=True, exist_ok=True)
+    for stale in set(NATIVE.glob("*.py")) - set(wanted):
+        stale.unlink()
+    for path, text in wanted.items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 def _compile(modules: list[str]) -> None:
@@ -273,5 +306,7 @@ ignore_missing_imports = True
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--compile"]:
         _compile(sys.argv[2:])
+    elif sys.argv[1:2] == ["--write"]:
+        _write_codecs(sys.argv[2:])
     else:
         print(compile_tree())

@@ -2,11 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from ottla.model.acls import OPERATIONS
+from ottla.wire import schema
 from ottla.wire.api_permissions import (
     AUTHORIZATION_CODES,
     PERMISSIONS,
@@ -16,6 +16,8 @@ from ottla.wire.api_permissions import (
     Scope,
 )
 from ottla.wire.apis import API, OWN_KEYS_FROM, request_class
+from ottla.wire.codec_types import Message
+from ottla.wire.schema import StructSchema
 
 ROOT = Path(__file__).parents[2]
 
@@ -146,15 +148,14 @@ SHEET: dict[str, set[str]] = {
 """What Kafka's own code asks (KafkaApis, ControllerApis, AclApis), and what ours do."""
 
 
-def has_field(kind: Any, path: str) -> bool:
+def has_field(kind: type[Message], path: str) -> bool:
     """Return whether a message has a field, which may lie in the elements of a list."""
+    struct: StructSchema | None = schema.load(kind.SCHEMA)[kind.__name__].root
     for name in path.split("."):
-        hints = get_type_hints(kind.__init__)
-        if name not in hints:
+        found = [field for field in struct.fields if field.name == name] if struct else []
+        if not found:
             return False
-        kind = hints[name]
-        while get_args(kind):
-            kind = get_args(kind)[0]
+        struct = found[0].struct
     return True
 
 

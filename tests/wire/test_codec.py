@@ -26,6 +26,7 @@ from ottla.wire.messages.fetch_response import (
 )
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.leader_change_message import LeaderChangeMessage
+from ottla.wire.messages.leave_group_request import LeaveGroupRequest
 from ottla.wire.messages.list_offsets_request import ListOffsetsRequest
 from ottla.wire.messages.metadata_response import (
     MetadataResponse,
@@ -393,10 +394,11 @@ def test_defaults_are_those_of_kafka_and_never_shared() -> None:
         HeartbeatRequest(generation_id=1 << 31),
         HeartbeatRequest(group_id="x" * 40_000),
         HeartbeatRequest(group_id="\udc80"),
-        HeartbeatRequest(group_id=b"bytes"),  # type: ignore[arg-type]
+        # The class of a heartbeat may be compiled, and refuses bytes itself.
+        LeaveGroupRequest(group_id=b"bytes"),  # type: ignore[arg-type]
     ],
 )
-def test_a_value_no_version_carries_is_our_own_bug(message: HeartbeatRequest) -> None:
+def test_a_value_no_version_carries_is_our_own_bug(message: Message) -> None:
     with pytest.raises(AssertionError, match="cannot be written"):
         codec.encode(message, 0)
 

@@ -10,6 +10,10 @@ codec_source.py       what the two writers of source share
 codec_decoder.py      writes one decode function per message and version
 codec_encoder.py      writes one encode function per message and version
 codec_runtime.py      what those functions call
+native_codec.py       what the codec asks of a message whose codec was compiled ahead
+codec_native.py       writes such a codec, one module a message, when a wheel is compiled
+native_reader.py      reads the fields for those modules
+native_writer.py      writes the fields for those modules
 codec_examples.py     random messages, for tests
 apis.py               the table of APIs: versions, who serves, who decides
 headers.py            frames, and request and response headers

@@ -1,5 +1,8 @@
 """Messages to bytes and back: one compiled function a message and version, made at first use.
 
+In the compiled form some messages have a codec that was compiled ahead, which is asked first; what
+it leaves, by any exception, is decided by those functions (`native_codec`).
+
 `decode` raises ProtocolError for bytes that are not this message, and nothing else.  Encoding
 raises ProtocolError when a field is set that the version cannot carry and that may not be dropped
 (the peer chose the version, so only its connection pays), and AssertionError for values that no
@@ -11,15 +14,18 @@ encoded they leave as chunks of their own.
 import struct
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from io import BytesIO
 from typing import Any, TypeAlias, TypeVar
 
+from ottla.model.compiled import installed_form
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec_runtime, schema
 from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE, decoder_source
 from ottla.wire.codec_encoder import encoder_source
 from ottla.wire.codec_source import FunctionSource
-from ottla.wire.codec_types import ZERO_UUID, Chunk, Message, Records
+from ottla.wire.codec_types import ZERO_UUID, Chunk, Message, Records, Struct
+from ottla.wire.native_codec import ABSENT, UNUSUAL, NativeCodec
 
 M = TypeVar("M", bound=Message)
 
@@ -34,6 +40,8 @@ _decoders: dict[tuple[type[Message], int], _Decoder] = {}
 _small_decoders: dict[tuple[type[Message], int], _Decoder] = {}
 """Those that take bytes."""
 _encoders: dict[tuple[type[Message], int], _Encoder] = {}
+_natives: dict[type[Message], NativeCodec] = {}
+_may_be_native = installed_form() == "compiled"
 
 
 def decode(message: type[M], version: int, data: bytes | memoryview, at: int = 0) -> M:
@@ -60,6 +68,13 @@ def decode_prefix(
     end = len(data)
     if elements_bytes_max is None:
         elements_bytes_max = COST_FREE_BYTES + end * COST_PER_BYTE
+    if _may_be_native:
+        native = native_codec(message)
+        if native is not ABSENT:
+            try:
+                return native.decode(version, data, at, elements_bytes_max)
+            except UNUSUAL:  # the functions below decide, and name what is wrong
+                pass
     is_small = end <= SMALL_BYTES_MAX
     decoders = _small_decoders if is_small else _decoders
     decoder = decoders.get((message, version)) or _compile_decoder(message, version, is_small)
@@ -85,6 +100,13 @@ def encode(message: Message, version: int, *, is_large: bool = False) -> bytes:
 def encode_chunks(message: Message, version: int) -> list[Chunk]:
     """Write a message as pieces: bytes of ours, and between them the records as they were given."""
     kind = message.__class__
+    if _may_be_native:
+        native = native_codec(kind)
+        if native is not ABSENT:
+            try:
+                return native.encode(message, version, 0, 0)
+            except UNUSUAL:  # as in decode_prefix
+                pass
     encoder = _encoders.get((kind, version)) or _compile_encoder(kind, version)
     parts: list[bytes] = []
     records: list[tuple[int, Records]] = []
@@ -111,6 +133,8 @@ def encode_large(message: Message, version: int) -> list[Chunk]:
     elements are many and small.
     """
     kind = message.__class__
+    if _may_be_native and native_codec(kind) is not ABSENT:
+        return encode_chunks(message, version)
     encoder = _encoders.get((kind, version)) or _compile_encoder(kind, version)
     written = _Written()
     records: list[tuple[int, Records]] = []
@@ -129,6 +153,24 @@ def encode_large(message: Message, version: int) -> list[Chunk]:
     if start < len(data):
         chunks.append(data[start:])
     return chunks
+
+
+def native_codec(message: type[Message]) -> NativeCodec:
+    """Return the codec of a message that was compiled ahead, or ABSENT."""
+    return _natives.get(message) or _find_native(message)
+
+
+def _find_native(message: type[Message]) -> NativeCodec:
+    name = f"ottla.wire.native.{schema.module_name(message.__name__)}"
+    found = ABSENT
+    if _may_be_native:
+        try:
+            found = import_module(name).CODEC
+        except ModuleNotFoundError as missing:
+            if missing.name is None or not name.startswith(missing.name):
+                raise
+    _natives[message] = found
+    return found
 
 
 class _Written:
@@ -169,6 +211,11 @@ def _compile_encoder(message: type[Message], version: int) -> _Encoder:
     return encoder
 
 
+def _blank(kind: type[Struct]) -> Struct:
+    """Make an object of a native class whose fields are not set."""
+    return kind.__new__(kind)
+
+
 def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
     """Compile a function whose globals are its packers, its message's structs, and the runtime."""
     module = sys.modules[str(vars(message)["__module__"])]
@@ -178,7 +225,8 @@ def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
         **structs,
         **made.names,
         message.__name__: message,
-        "new": object.__new__,
+        # A native class refuses object.__new__, and its own makes no other.
+        "new": Struct.__new__ if message.__new__ is Struct.__new__ else _blank,
         "pack": struct.pack,
         "unpack_from": struct.unpack_from,
         "ZERO_UUID": ZERO_UUID,

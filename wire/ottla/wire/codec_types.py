@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias
 from uuid import UUID
 
+from ottla.model.compiled import mypyc_attr
+
 ZERO_UUID = UUID(int=0)
 """Kafka's "no id"."""
 
@@ -27,10 +29,11 @@ Chunk: TypeAlias = bytes | bytearray | memoryview | RecordsSource
 """One piece of what goes to a socket: bytes of ours, or records by reference."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Struct:
     """The parent of every generated class: equal when all fields are equal, shown with them."""
 
-    __slots__: Sequence[str] = ()
+    __slots__: ClassVar[Sequence[str]] = ()
     __hash__: ClassVar[None]  # type: ignore[assignment]  # mutable, so it has no hash
 
     def __eq__(self, other: object) -> bool:
@@ -43,6 +46,7 @@ class Struct:
         return f"{self.__class__.__name__}({fields})"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Message(Struct):
     """A whole message: the class knows its API, its versions and where its schema stands."""
 

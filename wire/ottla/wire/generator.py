@@ -61,7 +61,7 @@ def in_memory(message: str) -> ModuleType:
 
 def module_text(file: str, schema: MessageSchema) -> str:
     """Write the module of one message."""
-    ordered = list(_innermost_first(schema.root))
+    ordered = list(innermost_first(schema.root))
     classes = [_class_text(struct, None) for struct in ordered[:-1]]
     classes.append(_class_text(schema.root, _constants(file, schema)))
     body = "\n\n\n".join(classes)
@@ -78,7 +78,7 @@ def _is_out_of_order(struct: StructSchema) -> bool:
     return keys != sorted(keys)
 
 
-def _innermost_first(struct: StructSchema) -> Iterator[StructSchema]:
+def innermost_first(struct: StructSchema) -> Iterator[StructSchema]:
     """Walk the structs so that each comes after those that its fields name."""
     seen: set[str] = set()
 
@@ -135,13 +135,14 @@ def _slots(names: list[str]) -> list[str]:
 
 
 def _parameter(field: Field) -> str:
-    python_type = _python_type(field)
+    kind = python_type(field)
     if field.struct is not None and not field.is_array and not field.is_null_by_default:
-        return f"{field.name}: {python_type} | None = None"
-    return f"{field.name}: {python_type} = {_default_text(field)}"
+        return f"{field.name}: {kind} | None = None"
+    return f"{field.name}: {kind} = {_default_text(field)}"
 
 
-def _python_type(field: Field) -> str:
+def python_type(field: Field) -> str:
+    """Return the type of a field's attribute."""
     element = field.type if field.struct is not None else _PYTHON_TYPES.get(field.type, "int")
     text = f"list[{element}]" if field.is_array else element
     return f"{text} | None" if field.nullable else text

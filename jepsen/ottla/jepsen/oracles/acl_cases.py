@@ -4,8 +4,9 @@ One case is one request; `needs` are the operations that it asks for, each a set
 The same requests go to a broker of ours and, in the long form, to a Kafka.
 """
 
+import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import trio
@@ -22,10 +23,12 @@ from ottla.model.acls import (
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId
 from ottla.model.settings.sasl import SaslLogin
+from ottla.wire import schema
 from ottla.wire.api_permissions import AUTHORIZATION_CODES
 from ottla.wire.apis import API, CREATE_ACLS, request_class, response_class
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec_types import Message, Struct
+from ottla.wire.schema import StructSchema
 
 TOPIC, GROUP, TXN = "acl-topic", "acl-group", "acl-transaction"
 NAMES = {
@@ -533,21 +536,23 @@ def creation_of(entries: Iterable[AclEntry]) -> Message:
     return made
 
 
-def _made(kind: Any, fields: dict[str, Any], topic_id: UUID, node_id: str) -> Any:
-    hints = get_type_hints(kind.__init__)
-    values = {}
-    for name, value in fields.items():
+def _made(kind: type[Message], fields: dict[str, Any], topic_id: UUID, node_id: str) -> Any:
+    classes = vars(sys.modules[kind.__module__])
+
+    def struct(of: StructSchema, given: dict[str, Any]) -> Any:
+        inner = {field.name: field.struct for field in of.fields}
+        return classes[of.name](
+            **{name: value(name, inner[name], one) for name, one in given.items()}
+        )
+
+    def value(name: str, inner: StructSchema | None, given: Any) -> Any:
         if name == "topic_id":
-            value = topic_id
-        elif value == "NODE":
-            value = node_id
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            inner = hints[name]
-            while get_args(inner):
-                inner = get_args(inner)[0]
-            value = [_made(inner, one, topic_id, node_id) for one in value]
-        values[name] = value
-    return kind(**values)
+            return topic_id
+        if inner is not None and isinstance(given, list):
+            return [struct(inner, one) for one in given]
+        return node_id if given == "NODE" else given
+
+    return struct(schema.load(kind.SCHEMA)[kind.__name__].root, fields)
 
 
 def codes_of(answer: Any) -> set[int]:

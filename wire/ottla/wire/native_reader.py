@@ -1,0 +1,216 @@
+"""Reads the fields of a message, for the modules that `codec_native` writes.
+
+Only the compiled form imports this.  Where the bytes are unusual, right or wrong, an exception
+leaves: one of `native_codec.UNUSUAL`.
+"""
+
+from typing import final
+from uuid import UUID
+
+from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from ottla.wire.codec_runtime import find_uuid, keep_uuid
+from ottla.wire.native_codec import UnusualError
+
+WINDOW_BYTES = 4096
+"""What is copied at once of a message with records: reading bytes costs a tenth of reading a view.
+Higher copies records for no gain; lower, and more messages need a second copy."""
+
+WHOLE_BYTES_MAX = 1 << 20
+"""The largest message without records that is copied to be read; a larger one is read in place."""
+
+ELEMENT_BYTES = 512
+"""What the window still holds when an element begins that has records, if the frame goes on."""
+
+UUID_BYTES = 16
+UVARINT_MAX = (1 << 32) - 1
+
+
+@final
+class MessageReader:
+    """A place in a message."""
+
+    def __init__(
+        self, view: memoryview, at: i64, elements_bytes_max: i64, has_records: bool
+    ) -> None:
+        self.view = view
+        self.end: i64 = len(view)
+        self.left: i64 = elements_bytes_max
+        self.base: i64 = 0
+        self.at: i64 = at
+        if self.end <= WINDOW_BYTES:
+            self.data = view.tobytes()
+        elif has_records:
+            self.base = at
+            self.at = 0
+            self.data = view[at : at + WINDOW_BYTES].tobytes()
+        elif self.end <= WHOLE_BYTES_MAX:
+            self.data = view.tobytes()
+        else:
+            raise UnusualError("large")
+
+    def position(self) -> i64:
+        """Return the place in the whole view."""
+        return self.base + self.at
+
+    def move_window(self) -> None:
+        """Copy further bytes if the window ends soon and the message does not."""
+        if len(self.data) - self.at < ELEMENT_BYTES and self.base + len(self.data) < self.end:
+            self.base += self.at
+            self.at = 0
+            self.data = self.view[self.base : self.base + WINDOW_BYTES].tobytes()
+
+    def boolean(self) -> bool:
+        """Read one byte."""
+        value: i64 = self.data[self.at]
+        self.at += 1
+        return value != 0
+
+    def int8(self) -> i64:
+        """Read one byte with a sign."""
+        value: i64 = self.data[self.at]
+        self.at += 1
+        return value - 256 if value > 127 else value
+
+    def int16(self) -> i64:
+        """Read two bytes."""
+        value = i64(read_i16_be(self.data, self.at))
+        self.at += 2
+        return value
+
+    def uint16(self) -> i64:
+        """Read two bytes without a sign."""
+        return self.int16() & 0xFFFF
+
+    def int32(self) -> i64:
+        """Read four bytes."""
+        value = i64(read_i32_be(self.data, self.at))
+        self.at += 4
+        return value
+
+    def int64(self) -> i64:
+        """Read eight bytes."""
+        value = read_i64_be(self.data, self.at)
+        self.at += 8
+        return value
+
+    def float64(self) -> float:
+        """Read eight bytes."""
+        value = read_f64_be(self.data, self.at)
+        self.at += 8
+        return value
+
+    def uuid(self) -> UUID:
+        """Read an id."""
+        part = self._part(UUID_BYTES)
+        found = find_uuid(part)
+        return keep_uuid(part) if found is None else found
+
+    def uvarint(self) -> i64:
+        """Read an unsigned varint of 32 bits."""
+        value: i64 = self.data[self.at]
+        self.at += 1
+        return value if value < 0x80 else self._more_uvarint(value)
+
+    def _more_uvarint(self, first: i64) -> i64:
+        value: i64 = first & 0x7F
+        shift: i64 = 7
+        while shift <= 28:
+            byte: i64 = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value > UVARINT_MAX:
+                    break
+                return value
+            shift += 7
+        raise UnusualError("varint")
+
+    def _text_size(self, is_compact: bool) -> i64:
+        return self.uvarint() - 1 if is_compact else self.int16()
+
+    def _size(self, is_compact: bool) -> i64:
+        return self.uvarint() - 1 if is_compact else self.int32()
+
+    def _part(self, size: i64) -> bytes:
+        start = self.at
+        stop = start + size
+        if stop > len(self.data) or size < 0:
+            raise UnusualError("length")
+        self.at = stop
+        return self.data[start:stop]
+
+    def text(self, is_compact: bool) -> str:
+        """Read text."""
+        return self._part(self._text_size(is_compact)).decode()
+
+    def nullable_text(self, is_compact: bool, is_nullable: bool) -> str | None:
+        """Read text, or null where the version has it."""
+        size = self._text_size(is_compact)
+        if size < 0 and is_nullable:
+            return None
+        return self._part(size).decode()
+
+    def bytes_(self, is_compact: bool) -> bytes:
+        """Read bytes."""
+        return self._part(self._size(is_compact))
+
+    def nullable_bytes(self, is_compact: bool, is_nullable: bool) -> bytes | None:
+        """Read bytes, or null where the version has it."""
+        size = self._size(is_compact)
+        if size < 0 and is_nullable:
+            return None
+        return self._part(size)
+
+    def nullable_records(self, is_compact: bool, is_nullable: bool) -> memoryview | None:
+        """Return a view of the records, which are not copied, or null."""
+        size = self._size(is_compact)
+        if size < 0:
+            if is_nullable:
+                return None
+            raise UnusualError("null")
+        start = self.base + self.at
+        stop = start + size
+        if stop > self.end:
+            raise UnusualError("length")
+        self.at += size
+        if self.at > len(self.data):
+            self.base = stop
+            self.at = 0
+            self.data = self.view[stop : stop + WINDOW_BYTES].tobytes()
+        return self.view[start:stop]
+
+    def count(self, is_compact: bool, smallest: i64, cost: i64) -> i64:
+        """Read how many elements an array has, if their bytes and their cost fit.
+
+        Each takes at least `smallest` bytes of the message and `cost` bytes of memory.
+        """
+        return self.nullable_count(is_compact, False, smallest, cost)
+
+    def nullable_count(self, is_compact: bool, is_nullable: bool, smallest: i64, cost: i64) -> i64:
+        """Read as `count` does; -1 stands for null where the version has it."""
+        count = self._size(is_compact)
+        if count < 0:
+            if is_nullable:
+                return -1
+            raise UnusualError("null")
+        self.left -= count * cost
+        if self.left < 0 or count * smallest > self.end - self.base - self.at:
+            raise UnusualError("count")
+        return count
+
+    def end_tags(self) -> None:
+        """Read that there are no tagged fields."""
+        if self.uvarint() != 0:
+            raise UnusualError("tag")
+
+    def tag_end(self) -> i64:
+        """Read the size of a tagged field, and say where it ends."""
+        size = self.uvarint()
+        return self.position() + size
+
+    def end_tag(self, stop: i64) -> None:
+        """Hold the place against the end of a tagged field."""
+        if self.position() != stop or stop > self.end:
+            raise UnusualError("tag")
