@@ -14,7 +14,7 @@ from ottla.jepsen.world.disk_conformance import CHECKS, Check
 from ottla.model.log_events import event_of
 from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import NotCachedError
-from ottla.storage.slice import FileSlice
+from ottla.storage.slice import CACHED_FOR_MS, FileSlice
 from ottla.storage.write_back_driver import begin_write_back
 
 PATIENCE_S = 60
@@ -140,6 +140,19 @@ async def test_a_closed_file_stays_open_as_long_as_a_slice_lives(tmp_path: Path)
     assert os.pread(first.fileno(), 1, 9) == b"9"
     del first
     assert file.fileno() == -1
+
+
+def test_a_slice_knows_for_a_while_how_far_it_is_in_memory(tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    piece = FileSlice(file, 100, 900)
+    assert piece.cached_bytes(100, 0) == 0
+    piece.note_cached(500, 7_000)
+    assert piece.cached_bytes(100, 7_000) == 400
+    assert piece.cached_bytes(499, 7_000 + CACHED_FOR_MS) == 1
+    assert piece.cached_bytes(500, 7_000) == piece.cached_bytes(600, 7_000) == 0
+    assert piece.cached_bytes(100, 7_001 + CACHED_FOR_MS) == 0
+    del piece
+    file.close()
 
 
 async def test_what_was_just_written_is_cached(tmp_path: Path) -> None:

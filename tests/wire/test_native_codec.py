@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.model.compiled import installed_form
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec, schema
+from ottla.wire.answers import encode_answer, framed_answer
 from ottla.wire.apis import message_class
 from ottla.wire.codec_examples import example
 from ottla.wire.codec_native import native_module_name, native_source
@@ -88,6 +89,19 @@ def test_every_compiled_message_has_a_native_codec() -> None:
 def test_a_message_is_written_as_by_the_codec(name: str) -> None:
     for version, message in examples(name):
         assert native(name).encode(message, version, 0, 0) == codec.encode_chunks(message, version)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("Response")])
+def test_an_answer_is_framed_as_by_the_codec(name: str) -> None:
+    key = message_class(name).API_KEY
+    for version, message in examples(name):
+        for correlation_id in (0, 7, -1, 2**31 - 1, -(2**31)):
+            body = codec.encode_chunks(message, version)
+            framed = framed_answer(list(body), key, version, correlation_id)
+            head_bytes = sum(map(len, framed)) - sum(map(len, body))
+            found = native(name).encode(message, version, head_bytes, correlation_id)
+            assert found == framed
+            assert encode_answer(message, key, version, correlation_id) == framed
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -195,3 +209,19 @@ def test_a_field_of_another_type_is_left_to_the_codec(name: str) -> None:
                 except UNUSUAL:
                     refused_count += 1
     assert refused_count or not fields
+
+
+@pytest.mark.interpreted_only("sets a constant")
+def test_an_error_of_another_kind_is_a_fault_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError
+
+    faulty: Any = SimpleNamespace(decode=fail, encode=fail)
+    monkeypatch.setitem(codec._natives, HeartbeatRequest, faulty)
+    monkeypatch.setattr(codec, "_may_be_native", True)
+    with pytest.raises(ZeroDivisionError):
+        codec.decode(HeartbeatRequest, 4, b"")
+    with pytest.raises(ZeroDivisionError):
+        codec.encode_chunks(HeartbeatRequest(), 4)
+    with pytest.raises(ZeroDivisionError):
+        encode_answer(HeartbeatRequest(), 12, 4, 1)

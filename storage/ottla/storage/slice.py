@@ -8,6 +8,10 @@ from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import CorruptDataError
 from ottla.storage.disk_seam import DiskFile
 
+CACHED_FOR_MS = 50
+"""How long what was found in memory is taken to be there.  Longer may let the loop wait for a disk
+where the kernel has taken memory back, shorter asks again for each part that a socket takes."""
+
 
 @mypyc_attr(native_class=False)
 class SliceError(OSError):
@@ -20,7 +24,7 @@ class SliceError(OSError):
 class FileSlice:
     """`length` bytes of `file` from `position`; holds the descriptor open as long as it lives."""
 
-    __slots__ = ("file", "length", "position")
+    __slots__ = ("_cached_end", "_cached_ms", "file", "length", "position")
 
     def __init__(self, file: DiskFile, position: int, length: int) -> None:
         assert position >= 0
@@ -28,6 +32,8 @@ class FileSlice:
         self.file = file
         self.position = position
         self.length = length
+        self._cached_end = 0
+        self._cached_ms = 0
         file.pin()
 
     def __del__(self) -> None:
@@ -62,6 +68,17 @@ class FileSlice:
         if len(data) < self.length:
             raise CorruptDataError(f"{self.file.path} ends within {self!r}")
         return data
+
+    def note_cached(self, end: int, now_ms: int) -> None:
+        """Remember that the file was found in memory up to `end`, from what was sent last on."""
+        self._cached_end = end
+        self._cached_ms = now_ms
+
+    def cached_bytes(self, position: int, now_ms: int) -> int:
+        """Return how much from a position of the file is known to be in memory; 0 after a while."""
+        if now_ms - self._cached_ms > CACHED_FOR_MS:
+            return 0
+        return max(0, self._cached_end - position)
 
     def fileno(self) -> int:
         """Return the descriptor, for sendfile."""

@@ -344,3 +344,32 @@ def test_what_an_event_wakes_may_wake_more_at_once() -> None:
     with purgatory.one_event:
         purgatory.wake("first")
     assert second.try_count == 1
+
+
+class Deaf:
+    """A listener that does nothing."""
+
+    def on_wake(self, key: object) -> None:
+        pass
+
+
+def test_a_key_is_watched_as_long_as_it_has_an_entry_or_a_listener() -> None:
+    purgatory, first, second, listener = Purgatory(), Entry(), Entry(), Deaf()
+    purgatory.watch(["a", "b"], first, 100)
+    purgatory.watch(["b"], second, 200)
+    purgatory.listen("a", listener)
+    assert purgatory.watched == {"a", "b"}
+    purgatory.cancel(first)
+    assert purgatory.watched == {"a", "b"}
+    purgatory.unlisten("a", listener)
+    assert purgatory.watched == {"b"}
+    assert purgatory.expire(200) == 1
+    assert not purgatory.watched
+    purgatory.listen("a", listener)
+    third = Entry()
+    purgatory.watch(["a"], third, 300)
+    purgatory.unlisten("a", listener)
+    assert purgatory.watched == {"a"}
+    third.can_complete = True
+    purgatory.wake("a")
+    assert not purgatory.watched

@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import select
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +15,7 @@ import pytest
 import trio
 
 from ottla.broker.network import server_driver
+from ottla.broker.network.channel_driver import READ_AHEAD_BYTES
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.listener import Listener
@@ -78,7 +80,7 @@ async def serving(
     async with open_socket_server(
         listeners,
         dispatcher or Dispatcher({HEARTBEAT: on_heartbeat}),
-        clock=RealClock(),
+        clock=options.pop("clock", RealClock()),
         disk=disk or RealDisk(),
         **options,
     ) as server:
@@ -214,6 +216,59 @@ async def test_what_is_done_once_at_the_end_of_a_turn_answers_all_of_its_request
         assert not dispatcher.turn_end.call(write), "no turn is under way"
 
 
+async def _counts_of_ends(others_count: int) -> list[int]:
+    """Return how many requests each end of a turn was for: each is sent while one is served."""
+    waiting: list[RequestContext] = []
+    counts: list[int] = []
+    dispatcher = Dispatcher()
+    frame = framed(
+        encode_request_header(OFFSET_COMMIT, 8, 7, "t") + encode(OffsetCommitRequest(), 8)
+    )
+
+    def write() -> None:
+        counts.append(len(waiting))
+        for context in waiting:
+            context.slot.complete(OffsetCommitResponse())
+        waiting.clear()
+
+    def on_commit(context: RequestContext, request: OffsetCommitRequest) -> None:
+        waiting.append(context)
+        assert dispatcher.turn_end.call(write)
+        if unsent:
+            unsent.pop().sendall(frame)
+            # An epoll can be read where it has something to tell.
+            assert select.select([server._epoll], [], [], 60)[0]
+
+    dispatcher.register(OFFSET_COMMIT, on_commit)
+    async with serving(dispatcher) as server, await connect(server) as stream:
+        address = server.addresses["PLAINTEXT"]
+        unsent = [socket.create_connection(address) for _ in range(others_count)]
+        others = list(unsent)
+        while server.connection_count <= len(others):
+            await trio.lowlevel.checkpoint()
+        await stream.send_all(frame)
+        assert (await read_answer(stream))[0] == 7
+        while sum(counts) <= len(others):
+            await trio.lowlevel.checkpoint()
+        for other in others:
+            other.close()
+    return counts
+
+
+@pytest.mark.interpreted_only("sets a constant")
+async def test_what_comes_while_a_turn_serves_joins_what_is_done_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_driver, "GATHERING_NS_MAX", 1 << 60)
+    assert await _counts_of_ends(3) == [4]
+
+
+@pytest.mark.interpreted_only("sets a constant")
+async def test_a_turn_that_is_too_old_takes_in_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_driver, "GATHERING_NS_MAX", 0)
+    assert await _counts_of_ends(3) == [1, 1, 1, 1]
+
+
 async def test_a_client_that_closes_right_after_its_last_request_loses_none() -> None:
     seen: list[int] = []
 
@@ -230,7 +285,9 @@ async def test_a_client_that_closes_right_after_its_last_request_loses_none() ->
 
 
 @asynccontextmanager
-async def fetching(disk: Disk, path: Path, size: int) -> AsyncIterator[tuple[SocketServer, bytes]]:
+async def fetching(
+    disk: Disk, path: Path, size: int, **options: Any
+) -> AsyncIterator[tuple[SocketServer, bytes]]:
     """Serve Fetch with a slice that begins at 100 in a file of `size` + 200 bytes."""
     data = os.urandom(size + 200)
     path.write_bytes(data)
@@ -242,7 +299,7 @@ async def fetching(disk: Disk, path: Path, size: int) -> AsyncIterator[tuple[Soc
             responses=[FetchableTopicResponse(topic="t", partitions=[partition, partition])]
         )
 
-    async with serving(Dispatcher({FETCH: on_fetch}), disk=disk) as server:
+    async with serving(Dispatcher({FETCH: on_fetch}), disk=disk, **options) as server:
         yield server, data[100 : 100 + size]
     file.close()
 
@@ -283,6 +340,38 @@ async def test_a_cold_slice_is_read_ahead_before_it_is_sent(tmp_path: Path) -> N
             assert answer.count(data) == 2
         assert disk.read_ahead_at
         assert disk.read_ahead_at[0] == 100
+
+
+class CountingDisk(RealDisk):
+    """Notes which ranges are looked for in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_for: list[tuple[int, int]] = []
+
+    def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
+        self.looked_for.append((position, position + size))
+        return super().is_cached(file, position, size)
+
+
+class StoppedClock(RealClock):
+    """No time passes between two parts of an answer."""
+
+    def monotonic_ms(self) -> int:
+        return 1_000_000
+
+
+async def test_what_was_found_in_memory_is_not_looked_for_with_each_part(tmp_path: Path) -> None:
+    disk, size = CountingDisk(), 9_000_000
+    async with (
+        fetching(disk, tmp_path / "log", size, clock=StoppedClock()) as (server, data),
+        await connect(server) as stream,
+    ):
+        await stream.send_all(fetch(1))
+        _, answer = await read_answer(stream)
+        assert answer.count(data) == 2
+    starts = range(100, 100 + size, READ_AHEAD_BYTES)
+    assert disk.looked_for == [(at, min(at + READ_AHEAD_BYTES, 100 + size)) for at in starts]
 
 
 async def test_a_file_that_ends_within_its_slice_closes_the_connection(

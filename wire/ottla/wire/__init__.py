@@ -16,6 +16,7 @@ native_reader.py      reads the fields for those modules
 native_writer.py      writes the fields for those modules
 codec_examples.py     random messages, for tests
 apis.py               the table of APIs: versions, who serves, who decides
+answers.py            the frame of an answer
 headers.py            frames, and request and response headers
 batch.py              the header of a record batch: read, checked, patched
 batch_builder.py      batches, built

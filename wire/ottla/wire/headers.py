@@ -9,7 +9,6 @@ known or too high.  A request is v2 and a response v1 exactly when its version i
 """
 
 import struct
-from typing import NamedTuple
 
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import INT32_MAX, KIB
@@ -19,7 +18,12 @@ from ottla.wire.codec_types import Chunk
 
 _LENGTH = struct.Struct(">i")
 _FIXED = struct.Struct(">hhih")
+_FIXED_BYTES = _FIXED.size
+_START = struct.Struct(">ii")
+_START_WITH_TAGS = struct.Struct(">iix")
 _CORRELATION = struct.Struct(">i")
+_CORRELATION_BYTES = _CORRELATION.size
+_START_WITH_TAGS_REST = _CORRELATION_BYTES + 1
 _CLIENT_ID_LENGTH = struct.Struct(">h")
 
 _NEVER = 1 << 15
@@ -51,9 +55,16 @@ def frame(chunks: list[Chunk]) -> list[Chunk]:
     return [_LENGTH.pack(length), *chunks]
 
 
-def frame_start(head: bytes, body_bytes: int) -> bytes:
-    """Return what stands in front of a body: the frame's length, and a header."""
-    return _LENGTH.pack(len(head) + body_bytes) + head
+def answer_start(api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
+    """Return what stands before the body of an answer: the frame's length, and the header."""
+    if version >= _TAGS_FROM[api_key]:
+        return _START_WITH_TAGS.pack(body_bytes + _START_WITH_TAGS_REST, correlation_id)
+    return _START.pack(body_bytes + _CORRELATION_BYTES, correlation_id)
+
+
+def answer_head_bytes(api_key: int, version: int) -> int:
+    """Return the size of what `answer_start` returns."""
+    return _START_WITH_TAGS.size if version >= _TAGS_FROM[api_key] else _START.size
 
 
 def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max: int) -> int:
@@ -64,38 +75,80 @@ def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max
     return int(length)
 
 
-class RequestHeader(NamedTuple):
+class RequestHeader:
     """Which request this is, who sent it, and where in the frame its body begins."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_at: int
+    __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body_at: int,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_at = body_at
+
+    def fields(self) -> tuple[int, int, int, str | None, int]:
+        """Return all of it in the order of the constructor."""
+        return (
+            self.api_key,
+            self.api_version,
+            self.correlation_id,
+            self.client_id,
+            self.body_at,
+        )
+
+    def __repr__(self) -> str:
+        return f"RequestHeader{self.fields()}"
+
+
+CLIENT_IDS_KEPT_MAX = 1_024
+CLIENT_ID_BYTES_KEPT_MAX = 128
+"""Client ids remembered as text, and the size of the longest.  Without the bounds, clients that
+invent ids would hold memory; lower, and more requests decode theirs again."""
+
+_client_ids: dict[bytes, str] = {}
+
+
+def _decode_client_id(data: bytes) -> str:
+    """Decode a client id and remember it; the table starts again when it is full."""
+    client_id = data.decode()
+    if len(data) <= CLIENT_ID_BYTES_KEPT_MAX:
+        if len(_client_ids) >= CLIENT_IDS_KEPT_MAX:
+            _client_ids.clear()
+        _client_ids[data] = client_id
+    return client_id
 
 
 def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
     """Read the header; an API nobody knows is a ProtocolError, a version too high is not."""
-    view = memoryview(frame)
     try:
-        api_key, api_version, correlation_id, length = _FIXED.unpack_from(view)
+        api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame)
         flexible_from = _FLEXIBLE_FROM.get(api_key)
         if flexible_from is None:
             raise ProtocolError(f"there is no API {api_key}")
-        at = _FIXED.size
+        at = _FIXED_BYTES
         client_id = None
         if length >= 0:
             at += length
-            if at > len(view):
+            if at > len(frame):
                 raise ProtocolError("client_id is longer than the frame")
-            client_id = view[_FIXED.size : at].tobytes().decode()
+            data = bytes(frame[_FIXED_BYTES:at])
+            client_id = _client_ids.get(data)
+            if client_id is None:
+                client_id = _decode_client_id(data)
         if api_version >= flexible_from:
             # One byte says that there is none, as in almost every request.
-            if view[at]:
-                end = min(len(view), at + TAGS_BYTES_MAX)
-                at = skip_tags(view, at + 1, view[at], end)
-            else:
-                at += 1
+            count = frame[at]
+            at += 1
+            if count:
+                at = skip_tags(memoryview(frame), at, count, min(len(frame), at + TAGS_BYTES_MAX))
     except (IndexError, struct.error):
         raise ProtocolError("the request header ends too early") from None
     except UnicodeDecodeError:

@@ -133,9 +133,6 @@ class Output:
         Slices so small that they are joined to what is around them are replaced by their bytes;
         `read` returns None for one that would make us wait.
         """
-        first = self.chunks[0] if self.chunks else b""
-        if len(self.chunks) == 1 and isinstance(first, bytes) and not self._sent_of_first:
-            return [first]
         gathered: list[bytes | bytearray | memoryview] = []
         byte_count = 0
         for index, chunk in enumerate(self.chunks):
@@ -159,7 +156,11 @@ class Output:
 
     def only_bytes(self) -> bytes | bytearray | memoryview | None:
         """Return what is left where that is one chunk of bytes, as most answers are."""
-        first = self.chunks[0] if len(self.chunks) == 1 else None
+        if len(self.chunks) != 1:
+            return None
+        first = self.chunks[0]
+        if not self._sent_of_first and isinstance(first, bytes):
+            return first
         if not isinstance(first, (bytes, bytearray, memoryview)):
             return None
         return memoryview(first)[self._sent_of_first :] if self._sent_of_first else first

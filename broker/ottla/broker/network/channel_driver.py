@@ -17,6 +17,8 @@ from ottla.model.limits import KIB, MIB
 from ottla.storage.disk_seam import Disk, NotCachedError
 from ottla.storage.slice import FileSlice, SliceError
 
+EPOLLIN, EPOLLOUT = select.EPOLLIN, select.EPOLLOUT
+
 READ_BUFFER_BYTES = 256 * KIB
 """What one read takes at most into the shared buffer.  Higher copies more when frames straddle its
 end, lower costs more system calls for large batches: one of 128 KiB should come whole."""
@@ -25,8 +27,9 @@ CRUMB_BYTES = 16 * KIB
 """What one read takes when the pool of request memory is used up: small requests still pass, and
 the beginnings of others take little more than the pool."""
 
-WRITE_BYTES_PER_TURN_MAX = MIB
-"""What one connection may write in a turn before the others get theirs."""
+WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
+"""What one connection may write in a turn before the others get theirs.  An answer of 1 MiB, which
+clients ask of a partition by default, leaves in one with what stands around it."""
 
 READ_AHEAD_BYTES = MIB
 """How much of a file slice is checked for being cached, and read ahead, at once."""
@@ -77,7 +80,7 @@ class Channel(HostedChannel):
         super().__init__(hosting)
         self.sock = sock
         self.fd = sock.fileno()
-        self.interest = select.EPOLLIN
+        self.interest = EPOLLIN
         self.is_reading_ahead = False
         self.is_shaking = False
         """Whether its handshake has not ended: a plain socket has none."""
@@ -91,8 +94,13 @@ class Channel(HostedChannel):
     @property
     def wanted_interest(self) -> int:
         """What the epoll should wait for now; hang-ups and errors it always reports."""
-        interest = select.EPOLLIN if self.connection.wants_bytes else 0
-        return interest | select.EPOLLOUT if self._is_blocked else interest
+        interest = EPOLLIN if self.connection.wants_bytes else 0
+        return interest | EPOLLOUT if self._is_blocked else interest
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether all is done and sent, and the epoll waits for bytes: no more is to be asked."""
+        return self.connection.is_calm and self.interest == EPOLLIN and not self._is_blocked
 
     @property
     def has_more_to_write(self) -> bool:
@@ -139,9 +147,13 @@ class Channel(HostedChannel):
         output = self.connection.output
         left_of_turn = WRITE_BYTES_PER_TURN_MAX
         while output.byte_count and left_of_turn > 0 and not self.is_reading_ahead:
-            pieces = output.next_bytes(self._read_if_cached)
             try:
-                sent = self._send_bytes(pieces) if pieces else self._send_slice(left_of_turn)
+                if (whole := output.only_bytes()) is not None:
+                    sent = self.sock.send(whole)
+                elif pieces := output.next_bytes(self._read_if_cached):
+                    sent = self._send_bytes(pieces)
+                else:
+                    sent = self._send_slice(left_of_turn, now_ms)
             except BlockingIOError:
                 self._is_blocked = True
                 self.connection.on_stalled()
@@ -164,13 +176,17 @@ class Channel(HostedChannel):
         except NotCachedError:
             return None
 
-    def _send_slice(self, size_max: int) -> int:
+    def _send_slice(self, size_max: int, now_ms: int) -> int:
         piece, sent_before = self.connection.output.next_slice()
         position = piece.position + sent_before
-        size = min(piece.length - sent_before, size_max, READ_AHEAD_BYTES)
-        if not self._disk.is_cached(piece.file, position, size):
-            self._read_ahead(self, piece, position, size)
-            return 0
+        size = piece.cached_bytes(position, now_ms)
+        if not size:
+            size = min(piece.length - sent_before, READ_AHEAD_BYTES)
+            if not self._disk.is_cached(piece.file, position, size):
+                self._read_ahead(self, piece, position, size)
+                return 0
+            piece.note_cached(position + size, now_ms)
+        size = min(size, size_max)
         try:
             sent = os.sendfile(self.fd, piece.fileno(), position, size)
         except OSError as error:

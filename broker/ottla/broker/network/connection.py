@@ -180,7 +180,7 @@ class Connection:
 
         What is received there is told by `on_window_filled`.  It is not empty while `wants_bytes`.
         """
-        if self._frame_bytes > len(self._held):
+        if self._frame_bytes and self._frame_bytes > len(self._held):
             return self._held.window(self._frame_bytes)
         return None
 
@@ -222,10 +222,25 @@ class Connection:
             return False
         if self._takes_no_more or self._has_ended:
             return False
+        if not self._held.end:
+            return True
         # A frame whose rest is on its way is always read on: its length is bounded, and reserved.
         if len(self._held) < HELD_WHILE_PAUSED_BYTES_MAX or len(self._held) < self._frame_bytes:
             return True
         return self._may_take_up
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether all is done and sent, and nothing but further bytes is waited for."""
+        return not (
+            self.output.byte_count
+            or self._held.end
+            or self.has_more_to_take_up
+            or self._takes_no_more
+            or self._has_ended
+            or self._awaits_memory
+            or self._muted_until_ms is not None
+        )
 
     @property
     def is_closing(self) -> bool:
@@ -329,9 +344,13 @@ class Connection:
     def on_slot_completed(self, slot: ResponseSlot) -> None:
         """Move the answers whose turn has come to the output, and let take-up resume."""
         responses = self._responses
-        if slot.times is not None:
+        times = slot.times
+        if times is not None:
             now_ns = self._clock.now_ns()
-            slot.times.note(slot.started_ns, slot.handled_ns, now_ns)
+            if slot.handled_ns:
+                times.note(slot.started_ns, slot.handled_ns, now_ns)
+            else:
+                times.prompt.observe(now_ns - slot.started_ns)
             if responses.slots[0] is not slot:
                 slot.answered_ns = now_ns
             if slot.error_code:
@@ -426,8 +445,9 @@ class Connection:
         """Serve the whole frames in `data` that may be taken up; return how many bytes they are."""
         at = 0
         end = len(data)
-        clock = self._clock
+        now_ns = self._clock.now_ns
         frames_left = self._limits.frames_per_turn_max
+        turn_ends_ns = self._clock.turn_ns + self._limits.turn_ns_max
         self.has_more_to_take_up = False
         self._is_serving = True
         try:
@@ -438,9 +458,9 @@ class Connection:
                 frame_end = body_at + self._frame_length(data, at)
                 if frame_end > end:
                     break
-                started_ns = clock.now_ns()
+                started_ns = now_ns()
                 # The first is served however late it is in the turn, lest it never is.
-                if at and (not frames_left or self._is_turn_over(started_ns)):
+                if at and (not frames_left or started_ns >= turn_ends_ns):
                     self.has_more_to_take_up = True
                     break
                 frames_left -= 1
@@ -449,9 +469,6 @@ class Connection:
         finally:
             self._is_serving = False
         return at
-
-    def _is_turn_over(self, now_ns: int) -> bool:
-        return now_ns >= self._clock.turn_ns + self._limits.turn_ns_max
 
     def _take_up_held(self, now_ms: int) -> None:
         consumed = self._take_up(self._held.view, now_ms)

@@ -22,12 +22,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.network.guard import ConnectionGuard
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.ready_answers import ANYONE, Asker, Door, ReadyAnswers
-from ottla.broker.network.request_times import RequestTimes
+from ottla.broker.network.request_times import RequestTimes, Times
 from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer, Apart
@@ -60,6 +60,9 @@ HandlerResult: TypeAlias = (
 
 Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
 """Serves one API: `handler(context, request) -> response | None | coroutine`."""
+
+FrameHandler: TypeAlias = Callable[["RequestContext", memoryview], bool]
+"""Serves the usual requests of an API from their frames; returns False where nothing was done."""
 
 
 class MalformedRequestError(ProtocolError):
@@ -220,17 +223,37 @@ class RequestContext:
         self.slot.complete_and_close()
 
 
-class Route(NamedTuple):
+class Route:
     """One API this broker serves: the versions it reads, and who answers."""
 
-    handler: Handler
-    lowest: int
-    highest: int
-    large_handler: Handler
-    """Serves requests with many elements, in steps."""
-    ready: ReadyAnswers | None = None
-    """Answers kept for requests that are asked again, where there are any.  Kept are those in
-    which nothing that was asked for is denied, and that are no refusal as a whole."""
+    __slots__ = (
+        "frame_handler", "handler", "highest", "large_handler", "lowest", "ready", "request_type",
+        "times",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        handler: Handler,
+        lowest: int,
+        highest: int,
+        large_handler: Handler,
+        ready: ReadyAnswers | None,
+        frame_handler: FrameHandler | None,
+    ) -> None:
+        self.handler = handler
+        self.lowest = lowest
+        self.highest = highest
+        self.large_handler = large_handler
+        """Serves requests with many elements, in steps."""
+        self.ready = ready
+        """Answers kept for requests that are asked again, where there are any.  Kept are those in
+        which nothing that was asked for is denied, and that are no refusal as a whole."""
+        self.frame_handler = frame_handler
+        """Is asked first where a request is not limited, guarded or traced."""
+        self.request_type: type[Message] | None = None
+        """The class of its requests, imported when the first one comes: start-up stays light."""
+        self.times: dict[int, Times] = {}
+        """Where the times of each version are counted, as far as it was asked for."""
 
 
 class Quotas(Protocol):
@@ -286,7 +309,6 @@ class Dispatcher:
         self.on_file_error: Callable[[str, OSError], None] = lambda path, error: None
         """Told of each file that could not be read for an answer."""
         self._routes: dict[int, Route] = {}
-        self._request_types: dict[int, type[Message]] = {}
         self.on_unsupported_api_versions: Handler | None = None
         self.coming: frozenset[int] = frozenset()
         """The APIs that will be registered when this broker is ready."""
@@ -315,15 +337,17 @@ class Dispatcher:
         *,
         large_handler: Handler | None = None,
         ready: ReadyAnswers | None = None,
+        frame_handler: FrameHandler | None = None,
     ) -> None:
         """Serve an API, in every version of its table row, with `handler`.
 
         `large_handler` serves requests with many elements where `handler` does not do so in steps.
         An answer that `handler` gives at once is kept in `ready`, and given again while it holds.
+        `frame_handler` serves what it can without a decoded request.
         """
         api = API[api_key]
         self._routes[api_key] = Route(
-            handler, api.lowest, api.latest_stable, large_handler or handler, ready
+            handler, api.lowest, api.latest_stable, large_handler or handler, ready, frame_handler
         )
 
     def wrap(self, api_key: int, around: Callable[[Handler], Handler]) -> None:
@@ -367,7 +391,10 @@ class Dispatcher:
                 return self.on_unsupported_api_versions(context, None)
             raise ProtocolError(f"version {version} of api key {api_key}")
         slot = context.slot
-        slot.times = times = self.times.of(api_key, version)
+        times = route.times.get(version)
+        if times is None:
+            times = route.times[version] = self.times.of(api_key, version)
+        slot.times = times
         times.queued.observe(slot.started_ns - self.clock.turn_ns)
         if self.traces is not None:
             slot.trace = self.traces.begin(
@@ -381,6 +408,14 @@ class Dispatcher:
             self.quotas.charge(context, len(frame))
         if route.ready is not None and slot.charge is None:
             return self._serve_ready(route.ready, route, context, frame)
+        if (
+            route.frame_handler is not None
+            and slot.charge is None
+            and slot.trace is None
+            and (self.gates is None or not self.gates.is_active)
+            and route.frame_handler(context, frame)
+        ):
+            return None
         return self._serve_frame(route, context, frame)
 
     def _serve_ready(
@@ -419,8 +454,9 @@ class Dispatcher:
     ) -> HandlerResult:
         """Decode a request and have it served."""
         header = context.header
-        api_key = header.api_key
-        request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
+        request_type = route.request_type
+        if request_type is None:
+            request_type = route.request_type = request_class(header.api_key)
         # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
         # of all topics has three of them.
         try:
@@ -450,8 +486,3 @@ class Dispatcher:
         if self.gates is not None and self.gates.is_active:
             return self.gates.serve(context, request, handler)
         return handler(context, request)
-
-    def _import_request_type(self, api_key: int) -> type[Message]:
-        """Import a request's class when the first one comes: start-up stays light."""
-        found = self._request_types[api_key] = request_class(api_key)
-        return found

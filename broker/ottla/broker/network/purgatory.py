@@ -123,6 +123,7 @@ class Purgatory:
         "errors",
         "on_earlier_deadline",
         "one_event",
+        "watched",
     )
 
     def __init__(self, errors: UnexpectedErrors | None = None) -> None:
@@ -131,6 +132,8 @@ class Purgatory:
         self._event_depth = 0
         self._held_back: dict[Hashable, None] = {}
         """The keys that the event under way wakes at its end."""
+        self.watched: set[Hashable] = set()
+        """The keys that have entries or listeners: the wake of another one does nothing."""
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
         self._listeners: dict[Hashable, dict[WakeListener, None]] = {}
         self._unwoken: dict[Hashable, dict[WaitingEntry, None]] = {}
@@ -151,6 +154,7 @@ class Purgatory:
             entries = watchers.get(key)
             if entries is None:
                 watchers[key] = {entry: None}
+                self.watched.add(key)
             else:
                 entries[entry] = None
         self._sequence += 1
@@ -162,6 +166,7 @@ class Purgatory:
     def listen(self, key: Hashable, listener: WakeListener) -> None:
         """Tell a listener of every wake of `key` until `unlisten`."""
         self._listeners.setdefault(key, {})[listener] = None
+        self.watched.add(key)
 
     def unlisten(self, key: Hashable, listener: WakeListener) -> None:
         """Tell a listener no longer; one that does not listen is fine."""
@@ -170,6 +175,8 @@ class Purgatory:
             listeners.pop(listener, None)
             if not listeners:
                 del self._listeners[key]
+                if key not in self._watchers:
+                    self.watched.discard(key)
 
     def wake(self, key: Hashable) -> int:
         """Tell the listeners of `key`, then let every entry under it try to complete.
@@ -326,6 +333,8 @@ class Purgatory:
             entries.pop(entry, None)
             if not entries:
                 del watchers[key]
+                if key not in self._listeners:
+                    self.watched.discard(key)
         entry._keys = ()
 
 

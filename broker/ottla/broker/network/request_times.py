@@ -1,9 +1,9 @@
 """How long requests take, and where the time goes: `kafka.network:type=RequestMetrics`.
 
 Pure: it is given instants of the loop's stopwatch (`loop_clock`), which is 0 in simulated time.  A
-request that its handler answers costs two looks at the stopwatch and two bisections, measured at
-half a microsecond; one that waits costs 0.9 µs.  (A sketch that needs a logarithm for each value
-costs three times as much and tells no more.)
+request that its handler answers costs two looks at the stopwatch, and two values that are counted
+later, with many others.  (A sketch that needs a logarithm for each value costs more and tells no
+more.)
 
 What Kafka splits a request's time into, and what it is here:
 

@@ -13,9 +13,9 @@ from ottla.broker.network.request_times import Times
 from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.steps import Answer
 from ottla.model.compiled import mypyc_attr
-from ottla.wire.codec import encode_chunks
+from ottla.wire.answers import encode_answer, framed_answer
 from ottla.wire.codec_types import Chunk, Message
-from ottla.wire.headers import RequestHeader, encode_response_header, frame, frame_start
+from ottla.wire.headers import RequestHeader, answer_start, frame
 
 
 class SlotOwner(Protocol):
@@ -135,14 +135,7 @@ class ResponseSlot:
             self.trace.note_answer(response)
         try:
             self.error_code = getattr(response, "error_code", 0)
-            body = encode_chunks(response, version)
-            head = encode_response_header(header.api_key, version, header.correlation_id)
-            only = body[0] if len(body) == 1 else None
-            if isinstance(only, bytes):
-                # Without records an answer is one piece: most are, and are sent as they are.
-                chunks: list[Chunk] = [frame_start(head, len(only)) + only]
-            else:
-                chunks = frame([head, *body])
+            chunks = encode_answer(response, header.api_key, version, header.correlation_id)
         except Exception as fault:
             owner.on_answer_failed(fault)
             return
@@ -180,14 +173,21 @@ class ResponseSlot:
         self.error_code = getattr(response, "error_code", 0)
         if self.trace is not None:
             self.trace.note_answer(response)
-        head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-        self._finish(frame([head, *body]))
+        self._finish(framed_answer(body, header.api_key, header.api_version, header.correlation_id))
 
     def complete_body(self, body: bytes) -> None:
         """Answer with a body that is encoded already, and of which nothing is to be charged."""
         header = self.header
-        head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-        self._finish([frame_start(head, len(body)) + body])
+        start = answer_start(header.api_key, header.api_version, header.correlation_id, len(body))
+        self._finish([start + body])
+
+    def complete_frame(self, data: bytes) -> None:
+        """Answer with a whole frame, of which nothing is to be charged."""
+        self._finish([data])
+
+    def complete_pieces(self, chunks: list[Chunk]) -> None:
+        """Answer with a whole frame in pieces, of which nothing is to be charged."""
+        self._finish(chunks)
 
     def complete_raw(self, data: bytes) -> None:
         """Answer with bytes that have no header: a token after SaslHandshake 0."""
@@ -274,13 +274,15 @@ class ResponseQueue:
             if slot.answered_ns:
                 self.late.append(slot)
             chunks = slot.chunks
-            output.extend(chunks)
             if len(chunks) == 1:
+                output.append(chunks[0])
                 size = len(chunks[0])
                 self.one_piece_bytes += size
                 byte_count += size
             else:
-                byte_count += sum(map(len, chunks))
+                output.extend(chunks)
+                for chunk in chunks:
+                    byte_count += len(chunk)
             self.is_closing = slot.closes_connection
         return byte_count
 

@@ -89,8 +89,8 @@ def _requests_of(data: bytes) -> Iterator[tuple[int, int, int]]:
         if not 0 <= length <= len(data) - at - 4:
             return
         header = decode_request_header(data[at + 4 : at + 4 + length])
-        again = encode_request_header(*header[:4])
-        assert decode_request_header(again)[:4] == header[:4]
+        again = encode_request_header(*header.fields()[:4])
+        assert decode_request_header(again).fields()[:4] == header.fields()[:4]
         yield header.api_key, header.api_version, header.correlation_id
         at += 4 + length
 
