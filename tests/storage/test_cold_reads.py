@@ -13,7 +13,7 @@ from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.ids import Offset
 from ottla.model.run_now import run_now
-from ottla.storage.disk_seam import NotCachedError
+from ottla.storage.disk_seam import NotCachedError, when_cached
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segment import RECENT_BATCH_COUNT_MAX
@@ -67,6 +67,36 @@ async def test_a_reader_of_the_newest_records_reads_nothing_before_it_sends() ->
             Offset(offset), bytes_max=1_000, end_offset=log.end_offset, at_least_one=True
         )
         assert found.slice is not None
+
+
+async def test_who_reads_batch_by_batch_needs_the_index_once() -> None:
+    disk = SimulatedDisk(SeededRng(1))
+    _, log = await filled(disk)
+    segment = log._segments[1]
+    count = log._segments[2].base_offset - segment.base_offset
+    await disk.read_ahead(segment.file, 0, segment.size_bytes)
+    found = await when_cached(disk, lambda: segment.find(segment.base_offset + 3))
+    disk.evict(segment.offset_index.path)
+    for number in range(4, count):
+        position = 0 if found is None else found[0] + found[2]
+        found = segment.find(segment.base_offset + number)
+        assert found is not None
+        assert found[:2] == (position, segment.base_offset + number)
+    with pytest.raises(NotCachedError):
+        segment.find(segment.base_offset + 3)
+
+
+async def test_what_lay_behind_a_batch_is_forgotten_when_the_log_is_cut() -> None:
+    log = await Workbench(SimulatedDisk(SeededRng(1)), "/logs/orders-0").open(LogConfig())
+    for _ in range(2 * RECENT_BATCH_COUNT_MAX):
+        append(log, build_batch([(NOW_MS, None, b"long" * 99)]))
+    segment = log._active
+    await log.truncate_to(Offset(20))
+    for _ in range(2 * RECENT_BATCH_COUNT_MAX):
+        append(log, build_batch([(NOW_MS, None, b"short")]))
+    found = segment.find(21)  # the cut itself has looked for what begins at 20
+    assert found is not None
+    assert found[1:] == (21, len(build_batch([(NOW_MS, None, b"short")])))
 
 
 async def by_time(log: Log) -> object:

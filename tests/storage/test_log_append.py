@@ -211,6 +211,23 @@ async def test_what_a_client_writes_as_leader_epoch_means_nothing(bench: Workben
     assert parse_header(stored(log)).partition_leader_epoch == 2
 
 
+@pytest.mark.parametrize("kept", [bytes, bytearray])
+async def test_a_batch_is_stored_the_same_from_any_memory(
+    bench: Workbench, kept: type[bytes] | type[bytearray]
+) -> None:
+    log = await bench.open(LogConfig())
+    append(log, ONE, leader_epoch=2)
+    sent = build_batch([(NOW_MS, b"k", b"v"), (NOW_MS, b"k", b"w")])
+    memory = kept(sent)
+
+    log.append_as_leader(memoryview(memory), leader_epoch=Epoch(3), now_ms=NOW_MS)
+
+    expected = bytearray(sent)
+    patch_in_place(expected, 0, base_offset=Offset(1), leader_epoch=Epoch(3))
+    assert stored(log)[-len(sent) :] == expected
+    assert memory == (sent if kept is bytes else expected), "only memory that may be is changed"
+
+
 async def test_raft_appends_several_batches_as_one(bench: Workbench) -> None:
     log = await bench.open(LogConfig())
     change = build_control_batch([(ControlType.LEADER_CHANGE, b"x")], timestamp_ms=NOW_MS)

@@ -70,13 +70,13 @@ def clean(
         data = segment.file.pread(0, segment.size_bytes)
         for at, header in batches(data):
             if is_kept(header.base_offset):
-                new.write([data[at : at + header.size_bytes]])
+                new.file.pwrite(new.size_bytes, [data[at : at + header.size_bytes]])
                 new.note_batch(
-                    base_offset=header.base_offset,
-                    last_offset=header.last_offset,
-                    max_timestamp=header.max_timestamp,
-                    size=header.size_bytes,
-                    interval_bytes=0,
+                    header.base_offset,
+                    header.last_offset,
+                    header.max_timestamp,
+                    header.size_bytes,
+                    0,
                 )
     new.add_last_time_entry()
     run_through(disk.fsync(new.file))

@@ -172,7 +172,12 @@ class BrokerCore:
             clock=self._clock,
             fetchers=ports.fetchers,
             work=ports.work,
-            port=PartitionPort(self.purgatory.wake, ports.on_flush_due, ports.on_isr_due),
+            port=PartitionPort(
+                self.purgatory.wake,
+                ports.on_flush_due,
+                ports.on_isr_due,
+                self.purgatory.watched,
+            ),
             on_placed=ports.on_placed,
             on_led=ports.on_led,
             traffic=self.traffic,

@@ -1,7 +1,7 @@
 """What an append is asked and what it answers."""
 
 from enum import Enum
-from typing import NamedTuple
+from typing import final
 
 from ottla.model.ids import Offset
 
@@ -19,13 +19,37 @@ class AppendOrigin(Enum):
     """A follower: the leader has checked; offsets, epochs and sequences are taken as they are."""
 
 
-class AppendInfo(NamedTuple):
+@final
+class AppendInfo:
     """Where the records went; for a duplicate, where the first copy of them went."""
 
-    base_offset: Offset
-    last_offset: Offset
-    log_append_time_ms: int
-    """-1 where the records keep their producer's time (CreateTime)."""
-    log_start_offset: Offset
-    is_duplicate: bool
-    max_timestamp: int
+    __slots__ = (
+        "base_offset",
+        "end_offset",
+        "is_duplicate",
+        "log_append_time_ms",
+        "log_start_offset",
+        "max_timestamp",
+    )
+
+    def __init__(
+        self,
+        base_offset: Offset,
+        end_offset: Offset,
+        log_append_time_ms: int,
+        log_start_offset: Offset,
+        is_duplicate: bool,
+        max_timestamp: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.log_append_time_ms = log_append_time_ms
+        """-1 where the records keep their producer's time (CreateTime)."""
+        self.log_start_offset = log_start_offset
+        self.is_duplicate = is_duplicate
+        self.max_timestamp = max_timestamp
+
+    @property
+    def last_offset(self) -> Offset:
+        """The offset of the last record; before the base offset where there are no records."""
+        return Offset(self.end_offset - 1)

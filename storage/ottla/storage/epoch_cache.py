@@ -25,18 +25,15 @@ class EpochEntry(NamedTuple):
 class EpochCache:
     """The epochs of one log, oldest first."""
 
-    __slots__ = ("_epochs", "_starts", "change_count")
+    __slots__ = ("_epochs", "_starts", "change_count", "latest")
 
     def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
         self._epochs = [entry.epoch for entry in entries]
         self._starts = [entry.start_offset for entry in entries]
         self.change_count = 0
         """Counts changes, so that the writer of the file knows whether it is behind."""
-
-    @property
-    def latest(self) -> Epoch:
-        """Return the newest epoch, -1 for none."""
-        return self._epochs[-1] if self._epochs else NO_EPOCH
+        self.latest: Epoch = self._epochs[-1] if self._epochs else NO_EPOCH
+        """The newest epoch, -1 for none; kept, for each append compares itself with it."""
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -53,6 +50,7 @@ class EpochCache:
         self._drop_from(start_offset)
         self._epochs.append(epoch)
         self._starts.append(start_offset)
+        self.latest = epoch
         self.change_count += 1
 
     def end_offset_for(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch:
@@ -91,12 +89,14 @@ class EpochCache:
         """Forget everything."""
         self._epochs.clear()
         self._starts.clear()
+        self.latest = NO_EPOCH
         self.change_count += 1
 
     def _drop_from(self, offset: Offset) -> None:
         while self._starts and self._starts[-1] >= offset:
             self._starts.pop()
             self._epochs.pop()
+        self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
 
     def encode(self) -> bytes:
         """Return the checkpoint's text."""

@@ -28,7 +28,7 @@ reads go on without a search of the whole index, lower makes the short search sh
 class OffsetIndex(EntryFile):
     """The offset index of one segment."""
 
-    __slots__ = ("_found_last", "base_offset", "entry_count_max")
+    __slots__ = ("_found_last", "base_offset", "count_max")
 
     entry_bytes: ClassVar[int] = _OFFSET_ENTRY.size
 
@@ -36,12 +36,13 @@ class OffsetIndex(EntryFile):
         super().__init__(disk, path)
         self.base_offset = base_offset
         self._found_last = 0
-        self.entry_count_max = bytes_max // self.entry_bytes
+        self.count_max = bytes_max // self.entry_bytes
+        """Entries with which the segment must roll for want of room here."""
 
     @property
     def is_full(self) -> bool:
         """Whether the segment must roll for want of room here."""
-        return self.count >= self.entry_count_max
+        return self.count >= self.count_max
 
     @property
     def last_entry(self) -> tuple[int, int]:
@@ -106,19 +107,20 @@ _TIME_ENTRY = Struct(">qi")
 class TimeIndex(EntryFile):
     """The time index of one segment."""
 
-    __slots__ = ("base_offset", "entry_count_max")
+    __slots__ = ("base_offset", "count_max")
 
     entry_bytes: ClassVar[int] = _TIME_ENTRY.size
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         super().__init__(disk, path)
         self.base_offset = base_offset
-        self.entry_count_max = bytes_max // self.entry_bytes
+        self.count_max = bytes_max // self.entry_bytes - 1
+        """Entries with which only the slot for the closing one is left."""
 
     @property
     def is_full(self) -> bool:
         """Whether only the slot for the closing entry is left."""
-        return self.count >= self.entry_count_max - 1
+        return self.count >= self.count_max
 
     @property
     def last_entry(self) -> tuple[int, int]:

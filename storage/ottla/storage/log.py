@@ -47,6 +47,7 @@ from ottla.storage.transaction_index import AbortedTransaction
 from ottla.storage.validate import Accepted, accepted, gathered
 from ottla.storage.verification import VerificationGuard
 from ottla.wire.batch import (
+    CONTROL_FLAG,
     LENGTH_END,
     LOG_APPEND_TIME_FLAG,
     NO_TIMESTAMP,
@@ -135,11 +136,13 @@ class Log(ReadableLog):
 
     def update_high_watermark(self, offset: Offset) -> bool:
         """Move the high watermark forward, at most to the end; return whether it moved."""
-        offset = min(offset, self.end_offset)
+        if offset > self.end_offset:
+            offset = self.end_offset
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        self._producers.on_high_watermark(offset)
+        if self._producers.completed:
+            self._producers.on_high_watermark(offset)
         return True
 
     def share_producer_room(self, room: ProducerRoom) -> None:
@@ -195,15 +198,18 @@ class Log(ReadableLog):
 
         A client's append is one batch; raft and coordinators may append several, as one write.
         `first` is the first batch where it was checked before; `guard` what a transactional batch
-        was verified with; `transaction_version` what a marker was written under.
+        was verified with; `transaction_version` what a marker was written under.  Offsets and the
+        epoch are set where the records lie, if that memory may be written.
         """
-        self._check_online()
+        if self.failure is not None:
+            self._check_online()
         config = self.config
         log_append_time_ms = now_ms if config.is_log_append_time else NO_TIMESTAMP
         base_offset = next_offset = self.end_offset
         max_timestamp = NO_TIMESTAMP
         placed: list[Placed] = []
         chunks: list[Chunk] = []
+        size = 0
         while True:
             if first is None:
                 header, batch, taken_bytes = accepted(records, origin, config, now_ms=now_ms)
@@ -213,26 +219,22 @@ class Log(ReadableLog):
                 duplicate = self._duplicate_of(batch, header, origin, guard, transaction_version)
                 if duplicate is not None:
                     return duplicate
-            chunks += gathered(
-                batch,
-                header,
-                base_offset=next_offset,
-                leader_epoch=leader_epoch,
-                log_append_time_ms=log_append_time_ms,
-            )
-            if config.is_log_append_time:
+            chunks += gathered(batch, header, next_offset, leader_epoch, log_append_time_ms)
+            if log_append_time_ms != NO_TIMESTAMP:
                 attributes = header.attributes | LOG_APPEND_TIME_FLAG
                 header = header._replace(attributes=attributes, max_timestamp=now_ms)
             placed.append((header, next_offset, leader_epoch, batch))
-            max_timestamp = max(max_timestamp, header.max_timestamp)
-            next_offset = Offset(next_offset + header.record_count)
+            if header.max_timestamp > max_timestamp:
+                max_timestamp = header.max_timestamp
+            size += header.batch_length + LENGTH_END
             if len(records) == taken_bytes:
                 break
+            next_offset = Offset(next_offset + header.record_count)
             records = records[taken_bytes:]
-        self._write(placed, chunks, max_timestamp, now_ms)
+        self._write(placed, chunks, size, max_timestamp, now_ms)
         return AppendInfo(
             base_offset,
-            Offset(next_offset - 1),
+            self.end_offset,
             log_append_time_ms,
             self.log_start_offset,
             False,
@@ -271,7 +273,7 @@ class Log(ReadableLog):
             base_offset = found[0][1].base_offset
         return AppendInfo(
             base_offset,
-            Offset(next_offset - 1),
+            next_offset,
             NO_TIMESTAMP,
             self.log_start_offset,
             False,
@@ -329,14 +331,15 @@ class Log(ReadableLog):
         transaction_version: int,
     ) -> AppendInfo | None:
         """Return where the batch went when it was sent before; RefusedError if out of order."""
-        marker = end_marker_of(batch, 0, header)
+        is_control = header.attributes & CONTROL_FLAG
+        marker = end_marker_of(batch, 0, header) if is_control else None
         first = self._producers.check(header, marker, origin, guard, transaction_version)
         if first is None:
             return None
         append_time_ms = first.timestamp_ms if self.config.is_log_append_time else NO_TIMESTAMP
         return AppendInfo(
             first.base_offset,
-            first.last_offset,
+            Offset(first.last_offset + 1),
             append_time_ms,
             self.log_start_offset,
             True,
@@ -357,29 +360,31 @@ class Log(ReadableLog):
                 run
                 and self._active.should_roll(
                     self.config,
-                    size=run_bytes + len(batch),
-                    max_timestamp=max(run_timestamp, header.max_timestamp),
-                    last_offset=header.last_offset,
-                    now_ms=now_ms,
+                    run_bytes + len(batch),
+                    max(run_timestamp, header.max_timestamp),
+                    header.last_offset,
+                    now_ms,
                 )
             ) or len(batch) > room_bytes:
-                self._write(run, [placed[3] for placed in run], run_timestamp, now_ms)
+                self._write(run, [placed[3] for placed in run], run_bytes, run_timestamp, now_ms)
                 run, run_bytes, run_timestamp = [], 0, NO_TIMESTAMP
             run.append((header, header.base_offset, header.partition_leader_epoch, batch))
             run_bytes += len(batch)
             run_timestamp = max(run_timestamp, header.max_timestamp)
-        self._write(run, [placed[3] for placed in run], run_timestamp, now_ms)
+        self._write(run, [placed[3] for placed in run], run_bytes, run_timestamp, now_ms)
 
     def _write(
-        self, placed: list[Placed], chunks: list[Chunk], max_timestamp: int, now_ms: int
+        self,
+        placed: list[Placed],
+        chunks: list[Chunk],
+        size: int,
+        max_timestamp: int,
+        now_ms: int,
     ) -> None:
-        """Write batches with one call, and count them; all or, after a failure, none."""
+        """Write batches of this size with one call, and count them; after a failure, none."""
         if not placed:
             return
         config = self.config
-        size = 0
-        for chunk in chunks:
-            size += len(chunk)
         if size > config.segment_bytes:
             raise RefusedError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -387,29 +392,32 @@ class Log(ReadableLog):
             )
         last_header, last_base, _, _ = placed[-1]
         last_offset = last_base + last_header.last_offset_delta
-        segment = self._active
-        if segment.should_roll(
-            config, size=size, max_timestamp=max_timestamp, last_offset=last_offset, now_ms=now_ms
-        ) and (not self.names.is_new or segment.has_no_room(size=size, last_offset=last_offset)):
+        segment = self._segments[-1]
+        if segment.should_roll(config, size, max_timestamp, last_offset, now_ms) and (
+            not self.names.is_new or segment.has_no_room(size=size, last_offset=last_offset)
+        ):
             segment = self._roll(self.base_of_next(placed[0][1], last_offset), now_ms)
         try:
-            segment.write(chunks)
+            segment.file.pwrite(segment.size_bytes, chunks)
         except OSError as error:
             self._take_back(segment, error)
         is_indexed = False
+        epochs = self._epochs
         for header, base_offset, leader_epoch, batch in placed:
-            is_indexed |= segment.note_batch(
-                base_offset=base_offset,
-                last_offset=base_offset + header.last_offset_delta,
-                max_timestamp=header.max_timestamp,
-                size=header.batch_length + LENGTH_END,
-                interval_bytes=config.index_interval_bytes,
-            )
-            if leader_epoch > self._epochs.latest:
-                self._epochs.assign(leader_epoch, base_offset)
+            if segment.note_batch(
+                base_offset,
+                base_offset + header.last_offset_delta,
+                header.max_timestamp,
+                header.batch_length + LENGTH_END,
+                config.index_interval_bytes,
+            ):
+                is_indexed = True
+            if leader_epoch > epochs.latest:
+                epochs.assign(leader_epoch, base_offset)
             if header.producer_id >= 0:
                 self._note_produced(segment, header, base_offset, batch, now_ms)
-        self.end_offset = Offset(last_offset + 1)
+        # A call of Offset costs as much as should_roll.
+        self.end_offset = last_offset + 1  # type: ignore[assignment]  # an Offset all the same
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
         if is_indexed:
@@ -424,7 +432,8 @@ class Log(ReadableLog):
         now_ms: int,
     ) -> None:
         """Follow a written batch of a producer in its state and in the transaction index."""
-        marker = end_marker_of(batch, 0, header)
+        is_control = header.attributes & CONTROL_FLAG
+        marker = end_marker_of(batch, 0, header) if is_control else None
         completed = self._producers.apply(header, base_offset, marker, now_ms)
         if completed is not None and completed.is_aborted:
             stable = self._producers.last_stable_offset_after(completed)

@@ -10,7 +10,7 @@ Invariants: at most five batches a producer; an open transaction is in `_open` u
 offset.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Offset, ProducerId
@@ -24,6 +24,7 @@ from ottla.model.limits import (
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.verification import UNGUARDED, VerificationGuard, Verifications
 from ottla.wire.batch import (
+    CONTROL_FLAG,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -31,13 +32,15 @@ from ottla.wire.batch import (
     BatchHeader,
 )
 
-NO_COORDINATOR_EPOCH = -1
-NEVER_SEEN = -1
+NO_COORDINATOR_EPOCH: Final = -1
+NEVER_SEEN: Final = -1
 
-EPOCH_PER_TRANSACTION_FROM = 2
+EPOCH_PER_TRANSACTION_FROM: Final = 2
 """The `transaction.version` from which the coordinator raises the epoch with every marker."""
-LAST_PRODUCER_EPOCH = 32_767
+LAST_PRODUCER_EPOCH: Final = 32_767
 """Epoch of a marker whose producer goes on under another id: there is no higher one."""
+
+_new: Final = tuple.__new__
 
 EVICTED_PART = 8
 """The part of the producers, one of so many, that makes room at once.  A larger part forgets more
@@ -117,9 +120,9 @@ class ProducerStates:
     """The producers of one log, up to `end_offset`."""
 
     __slots__ = (
-        "_completed",
         "_open",
         "_room",
+        "completed",
         "end_offset",
         "producers",
         "replayed_ms",
@@ -134,8 +137,8 @@ class ProducerStates:
         self.producers: dict[int, ProducerEntry] = {}
         self._open: dict[Offset, ProducerId] = {}
         """Open transactions by first offset, in that order."""
-        self._completed: dict[Offset, Offset] = {}
-        """First → marker's offset of those that ended above the high watermark."""
+        self.completed: dict[Offset, Offset] = {}
+        """First → marker's offset of transactions that ended above the high watermark."""
         self.verifications = Verifications()
         """Transactions that the coordinator is asked about, before their first batch."""
 
@@ -169,7 +172,7 @@ class ProducerStates:
             if header.attributes & TRANSACTIONAL_FLAG and marker is None:
                 self._check_transactions()
                 self._check_guard(header, guard)
-            if self.verifications and origin is AppendOrigin.CLIENT:
+            if self.verifications.by_producer and origin is AppendOrigin.CLIENT:
                 self._check_first_sequence(header, is_known=False)
             return None  # forgotten or new: any sequence is taken, as Kafka does
         if origin is AppendOrigin.CLIENT:
@@ -186,7 +189,7 @@ class ProducerStates:
         ):
             self._check_guard(header, guard)
         if origin is AppendOrigin.CLIENT:
-            if self.verifications:
+            if self.verifications.by_producer:
                 self._check_first_sequence(header, is_known=bool(producer.batches))
             _check_sequence(producer, header)
         if is_open and not header.attributes & TRANSACTIONAL_FLAG:
@@ -228,36 +231,36 @@ class ProducerStates:
         now_ms: int = 0,
     ) -> CompletedTransaction | None:
         """Take in a batch that lies at `base_offset`; return the transaction it completes."""
-        if self.verifications:
+        if self.verifications.by_producer:
             self.verifications.on_written(header)
-        producer = self.producers.get(header.producer_id)
+        attributes, producer_id = header.attributes, header.producer_id
+        producer = self.producers.get(producer_id)
         if producer is None:
-            if header.is_control and marker is None:
+            if attributes & CONTROL_FLAG and marker is None:
                 return None
-            producer = self._add(header.producer_id)
+            producer = self._add(producer_id)
         producer.last_seen_ms = now_ms
         last_offset = Offset(base_offset + header.last_offset_delta)
         if marker is not None:
             return self._end_transaction(producer, header, last_offset, marker)
-        if header.is_control:
+        if attributes & CONTROL_FLAG:
             return None  # a marker whose transaction was compacted away
-        producer.move_to_epoch(header.producer_epoch)
+        if producer.epoch != header.producer_epoch:
+            producer.move_to_epoch(header.producer_epoch)
         batches = producer.batches
         if len(batches) == PRODUCER_BATCHES_KEPT:
             del batches[0]
-        batches.append(
-            SequencedBatch(
-                header.base_sequence,
-                header.last_sequence,
-                base_offset,
-                last_offset,
-                header.max_timestamp,
-            )
+        timestamp_ms = header.max_timestamp
+        # Made without its constructor, which costs twice as much; there is one per batch.
+        batch: SequencedBatch = _new(
+            SequencedBatch,
+            (header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms),
         )
-        producer.last_timestamp_ms = header.max_timestamp
-        if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
+        batches.append(batch)
+        producer.last_timestamp_ms = timestamp_ms
+        if attributes & TRANSACTIONAL_FLAG and producer.txn_first_offset == NO_OFFSET:
             producer.txn_first_offset = base_offset
-            self._open[base_offset] = ProducerId(header.producer_id)
+            self._open[base_offset] = ProducerId(producer_id)
         return None
 
     def _end_transaction(
@@ -271,7 +274,7 @@ class ProducerStates:
             return None
         producer.txn_first_offset = NO_OFFSET
         del self._open[first_offset]
-        self._completed[first_offset] = last_offset
+        self.completed[first_offset] = last_offset
         return CompletedTransaction(
             ProducerId(header.producer_id), first_offset, last_offset, marker.is_abort
         )
@@ -280,9 +283,9 @@ class ProducerStates:
     def first_unstable_offset(self) -> Offset | None:
         """Return where the first transaction that is open or not yet committed begins."""
         first_open = next(iter(self._open), None)
-        if not self._completed:
+        if not self.completed:
             return first_open
-        first_completed = min(self._completed)
+        first_completed = min(self.completed)
         return first_completed if first_open is None else min(first_open, first_completed)
 
     @property
@@ -300,9 +303,9 @@ class ProducerStates:
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
         """Forget completed transactions whose marker is committed."""
-        if self._completed:
-            self._completed = {
-                first: last for first, last in self._completed.items() if last >= high_watermark
+        if self.completed:
+            self.completed = {
+                first: last for first, last in self.completed.items() if last >= high_watermark
             }
 
     def on_log_start(self, log_start_offset: Offset) -> None:

@@ -110,10 +110,15 @@ class RealFile:
         if fd < 0:
             fd = self._open_on_loop()
         self.dirt = NEW_DIRT
-        size = 0
-        for chunk in chunks:
-            size += len(chunk)
-        written = os.pwritev(fd, chunks if len(chunks) <= IOV_MAX else chunks[:IOV_MAX], position)
+        if len(chunks) == 1:  # as a produced batch mostly is
+            size = len(chunks[0])
+            written = os.pwrite(fd, chunks[0], position)
+        else:
+            size = 0
+            for chunk in chunks:
+                size += len(chunk)
+            some = chunks if len(chunks) <= IOV_MAX else chunks[:IOV_MAX]
+            written = os.pwritev(fd, some, position)
         if written != size:
             write_rest(fd, position, chunks, written)
 

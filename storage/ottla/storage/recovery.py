@@ -400,11 +400,11 @@ class LogLoader:
 def note(segment: Segment, header: BatchHeader, config: LogConfig) -> None:
     """Count a batch that was found in a segment's file."""
     segment.note_batch(
-        base_offset=header.base_offset,
-        last_offset=header.last_offset,
-        max_timestamp=header.max_timestamp,
-        size=header.size_bytes,
-        interval_bytes=config.index_interval_bytes,
+        header.base_offset,
+        header.last_offset,
+        header.max_timestamp,
+        header.size_bytes,
+        config.index_interval_bytes,
     )
 
 

@@ -8,12 +8,12 @@ the first batch that follows more than `index.interval.bytes` since the last one
 
 from contextlib import suppress
 from struct import Struct
+from typing import Final
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX
 from ottla.storage.disk_seam import (
-    Chunk,
     Disk,
     DiskFile,
     NotCachedError,
@@ -47,11 +47,12 @@ from ottla.wire.legacy import (
     timestamp_at,
 )
 
-_BATCH_START = Struct(">qi")
-_DELTA = Struct(">i")
-_TIMESTAMP = Struct(">q")
-LAST_OFFSET_DELTA_AT = 23
-WALK_HEADER_BYTES = MAX_TIMESTAMP_AT + _TIMESTAMP.size
+_BATCH_START: Final = Struct(">qi")
+_DELTA: Final = Struct(">i")
+_TIMESTAMP: Final = Struct(">q")
+_NOTHING_FOUND: Final = (-1, 0)
+LAST_OFFSET_DELTA_AT: Final = 23
+WALK_HEADER_BYTES: Final = MAX_TIMESTAMP_AT + _TIMESTAMP.size
 """What walking from batch to batch looks at."""
 
 WALK_BLOCK_BYTES = 8192
@@ -72,7 +73,7 @@ RECENT_BATCH_COUNT_MAX = 128
 """Batches whose place is remembered, so that tailing fetches and the high watermark's position
 need no look-up.  Fewer makes slow followers search, more costs memory in every partition."""
 
-SEGMENT_OFFSETS_MAX = INT32_MAX + 1
+SEGMENT_OFFSETS_MAX: Final = INT32_MAX + 1
 """How many offsets a segment can span: an index entry holds them as int32 above its base."""
 
 
@@ -93,11 +94,13 @@ class Segment:
     """The batches from `base_offset` up to the next segment's."""
 
     __slots__ = (
+        "_behind_found",
         "_bytes_since_entry",
         "_disk",
         "_is_preallocated",
         "_is_removed",
         "_recent",
+        "_recent_before",
         "base_offset",
         "created_ms",
         "file",
@@ -157,10 +160,14 @@ class Segment:
         self.first_timestamp_ms = NO_TIMESTAMP
         """Timestamp of the first batch, from which segment.ms counts; -1 for none yet."""
         self.max_timestamp_ms = NO_TIMESTAMP
-        self.max_timestamp_offset = base_offset
+        self.max_timestamp_offset: int = base_offset
         self._bytes_since_entry = 0
+        self._behind_found = _NOTHING_FOUND
+        """Where the batch that was found last ends: an offset, and a position."""
         self._recent: dict[int, tuple[int, int]] = {}
         """Base offset → (position, size) of the last batches appended."""
+        self._recent_before: dict[int, tuple[int, int]] = {}
+        """The same of those before these: it is replaced whole when these are as many."""
 
     def begin(self, config: LogConfig) -> None:
         """Start empty and active; what the files held is gone."""
@@ -185,7 +192,9 @@ class Segment:
     def restart(self, config: LogConfig) -> None:
         """Forget all that is derived from the log file, to derive it again."""
         self.size_bytes = 0
+        self._behind_found = _NOTHING_FOUND
         self._recent.clear()
+        self._recent_before.clear()
         self._bytes_since_entry = 0
         self.first_timestamp_ms = self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
@@ -196,14 +205,19 @@ class Segment:
             self.transaction_index.begin()
 
     def should_roll(
-        self, config: LogConfig, *, size: int, max_timestamp: int, last_offset: int, now_ms: int
+        self, config: LogConfig, size: int, max_timestamp: int, last_offset: int, now_ms: int
     ) -> bool:
-        """Return whether a batch must go to a new segment."""
-        if self.size_bytes > config.segment_bytes - size:
-            return True
-        if self.offset_index.is_full or self.time_index.is_full:
-            return True
-        if last_offset - self.base_offset >= SEGMENT_OFFSETS_MAX:
+        """Return whether a batch must go to a new segment.
+
+        Asked for each append, hence without names of its arguments.
+        """
+        offsets, times = self.offset_index, self.time_index
+        if (
+            self.size_bytes > config.segment_bytes - size
+            or offsets.count >= offsets.count_max
+            or times.count >= times.count_max
+            or last_offset - self.base_offset >= SEGMENT_OFFSETS_MAX
+        ):
             return True
         if not self.size_bytes:
             return False
@@ -222,27 +236,26 @@ class Segment:
         is_far = last_offset - self.base_offset >= SEGMENT_OFFSETS_MAX
         return is_far or self.size_bytes + size > INT32_MAX
 
-    def write(self, chunks: list[Chunk]) -> None:
-        """Write bytes after the last batch; they count once `note_batch` was told of them."""
-        self.file.pwrite(self.size_bytes, chunks)
-
     def note_batch(
         self,
-        *,
         base_offset: int,
         last_offset: int,
         max_timestamp: int,
         size: int,
         interval_bytes: int,
     ) -> bool:
-        """Count a batch that lies at `size_bytes`; return whether the indexes got an entry."""
+        """Count a batch that was written at `size_bytes`; return whether it got an index entry.
+
+        Called for each append, hence without names of its arguments.
+        """
         position = self.size_bytes
         if position == 0:
             self.first_timestamp_ms = max_timestamp
         if max_timestamp > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp
-            self.max_timestamp_offset = Offset(last_offset)
-        is_indexed = self._bytes_since_entry > interval_bytes
+            self.max_timestamp_offset = last_offset
+        bytes_since_entry = self._bytes_since_entry
+        is_indexed = bytes_since_entry > interval_bytes
         if is_indexed:
             # Of batches that are written at once more may be due than there is room for: a look-up
             # then walks further, and the next write rolls.
@@ -250,13 +263,14 @@ class Segment:
                 self.offset_index.append(last_offset, position)
             if not self.time_index.is_full:
                 self.time_index.append_if_later(self.max_timestamp_ms, self.max_timestamp_offset)
-            self._bytes_since_entry = 0
+            bytes_since_entry = 0
         self.size_bytes = position + size
-        self._bytes_since_entry += size
+        self._bytes_since_entry = bytes_since_entry + size
         recent = self._recent
+        if len(recent) >= RECENT_BATCH_COUNT_MAX // 2:
+            self._recent_before, self._recent = recent, {}
+            recent = self._recent
         recent[base_offset] = (position, size)
-        if len(recent) > RECENT_BATCH_COUNT_MAX:
-            del recent[next(iter(recent))]
         return is_indexed
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
@@ -273,16 +287,19 @@ class Segment:
 
     def is_recent(self, offset: int) -> bool:
         """Return whether a batch that was appended lately begins at `offset`."""
-        return offset in self._recent
+        return offset in self._recent or offset in self._recent_before
 
     def find(self, offset: int) -> tuple[int, int, int] | None:
         """Return (position, base offset, size) of the first batch that ends after `offset`.
 
         Raises NotCachedError if that takes bytes that are not in memory.
         """
-        recent = self._recent.get(offset)
+        recent = self._recent.get(offset) or self._recent_before.get(offset)
         if recent is not None:
             return recent[0], offset, recent[1]
+        behind_offset, behind_position = self._behind_found
+        if offset == behind_offset:  # who read that batch alone reads on
+            return self.find_from(offset, behind_position)
         if offset <= self.base_offset:
             return self.find_from(offset, 0)
         known_offset, position = self.offset_index.lookup(offset)
@@ -347,6 +364,7 @@ class Segment:
                     f"not at {known_offset}"
                 )
             if last_offset >= offset:
+                self._behind_found = last_offset + 1, position + size
                 return position, base_offset, size
             known_offset = None
             position += size
@@ -366,8 +384,11 @@ class Segment:
         if not self.transaction_index.is_sealed:
             self.transaction_index.truncate_to(end_offset)
         self.size_bytes = position
+        self._behind_found = _NOTHING_FOUND
         self._bytes_since_entry = 0
-        self._recent = {at: place for at, place in self._recent.items() if place[0] < position}
+        places = {**self._recent_before, **self._recent}
+        self._recent = {at: place for at, place in places.items() if place[0] < position}
+        self._recent_before = {}
         if position == 0:
             self.first_timestamp_ms = NO_TIMESTAMP
 
@@ -396,7 +417,7 @@ class Segment:
             raise CorruptDataError(f"{self.offset_index.path}: position {position}")
         if not self.time_index.is_full:
             position = max(position, self.offset_index.last_entry[1])
-        self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, Offset(offset)
+        self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, offset
         block: bytes | bytearray = b""
         block_at, block_count = position, 0
         while position + ENTRY_BYTES_LEAST <= self.size_bytes:
@@ -415,7 +436,7 @@ class Segment:
                 self.max_timestamp_ms = max_timestamp
                 is_batch = magic == MAGIC
                 delta = _DELTA.unpack_from(header, LAST_OFFSET_DELTA_AT)[0] if is_batch else 0
-                self.max_timestamp_offset = Offset(base_offset + delta)
+                self.max_timestamp_offset = base_offset + delta
             position += length + LENGTH_END
 
     def _last_indexed_time(self) -> tuple[int, int, int]:
@@ -465,6 +486,7 @@ class Segment:
         self.time_index.seal()
         self.transaction_index.seal()
         self._recent.clear()
+        self._recent_before.clear()
         self.is_sealed = True
 
     def take_own_names(self) -> None:

@@ -85,7 +85,7 @@ async def open_cleaned(
         segment.close()
         raise CorruptDataError(f"{path}: its size or its indexes are not what was written")
     segment.max_timestamp_ms = cleaned.max_timestamp_ms
-    segment.max_timestamp_offset = Offset(cleaned.max_timestamp_offset)
+    segment.max_timestamp_offset = cleaned.max_timestamp_offset
     segment.first_timestamp_ms = cleaned.first_timestamp_ms
     segment.is_sealed = True
     return segment

@@ -9,7 +9,7 @@ Refusals carry Kafka's codes.
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
@@ -18,11 +18,11 @@ from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import (
     BATCH_HEADER_BYTES,
     DECOMPRESSED_BATCH_BYTES_MAX,
-    INT64_MAX,
     KIB,
     MIB,
 )
 from ottla.storage.append_info import AppendOrigin
+from ottla.storage.disk_seam import Chunk
 from ottla.storage.log_config import LogConfig
 from ottla.wire.batch import (
     CODEC_MASK,
@@ -34,12 +34,14 @@ from ottla.wire.batch import (
     MAGIC,
     MAGIC_AT,
     NO_TIMESTAMP,
+    PREFIX,
     PREFIX_BYTES,
     BatchHeader,
+    HeaderFields,
+    header_of,
     parse_header,
     patch_max_timestamp,
     patched_header,
-    patched_prefix,
 )
 from ottla.wire.codec_types import Records
 from ottla.wire.compression import Codec, UnpacksToTooMuchError, compress
@@ -70,14 +72,19 @@ PACKED_RECORDS_INLINE, PACKED_BYTES_INLINE = 200, 4 * KIB
 
 ATTRIBUTES_AT, RECORD_COUNT_AT = 21, 57
 
-_CLIENT = AppendOrigin.CLIENT
-_LAST_CODEC = int(Codec.ZSTD)
+_NOT_FOR_CLIENTS: Final = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
+_CLIENT: Final = AppendOrigin.CLIENT
+_LAST_CODEC: Final = int(Codec.ZSTD)
 """Looked up once: a member of an enumeration costs as much as the comparison with it."""
 
-_attributes = Struct(">h").unpack_from
-_record_count = Struct(">i").unpack_from
-_BEFORE_CRC = Struct(">qiib")
-_AFTER_CRC = Struct(">hiqqqhii")
+_new: Final = tuple.__new__
+_unpack_header: Final = HEADER.unpack_from
+_pack_prefix: Final = PREFIX.pack
+_patch_prefix: Final = PREFIX.pack_into
+_attributes: Final = Struct(">h").unpack_from
+_record_count: Final = Struct(">i").unpack_from
+_BEFORE_CRC: Final = Struct(">qiib")
+_AFTER_CRC: Final = Struct(">hiqqqhii")
 
 
 Accepted: TypeAlias = tuple[BatchHeader, memoryview, int]
@@ -89,81 +96,119 @@ class RecordsToInspectError(Exception):
     """A batch's records must be looked at, which takes too long for the loop."""
 
 
-def first_header(records: memoryview, origin: AppendOrigin, config: LogConfig) -> BatchHeader:
-    """Read and check the frame of the batch at the start: size, magic, CRC."""
+def checked_header(
+    records: memoryview, origin: AppendOrigin, config: LogConfig, now_ms: int
+) -> tuple[BatchHeader, bool]:
+    """Return the header of the batch at the start, and whether its times are suspect.
+
+    Its size, CRC and counts are right.  A coordinator of ours may write what a client may not.  A
+    client's times are suspect that contradict each other, or are too far from the leader's clock.
+    """
+    size = len(records)
+    if size < BATCH_HEADER_BYTES:
+        raise _refusal_of_start(records)
+    found = _unpack_header(records)
+    fields: HeaderFields = found
+    (
+        base_offset,
+        batch_length,
+        _leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        earliest_ms,
+        latest_ms,
+        producer_id,
+        _producer_epoch,
+        base_sequence,
+        count,
+    ) = fields
+    batch_size = batch_length + LENGTH_END
+    if magic != MAGIC or not BATCH_HEADER_BYTES <= batch_size <= size:
+        raise _refusal_of_start(records)
+    is_client = origin is _CLIENT
+    if is_client and not size == batch_size <= config.max_message_bytes:
+        raise _refusal_of_size(batch_size, size, config)
+    if crc32c(records[CRC_START:batch_size]) != crc:
+        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, "The record batch's CRC is wrong")
+    if count <= 0 or count != last_offset_delta + 1 or attributes & CODEC_MASK > _LAST_CODEC:
+        raise _refusal_of_records(header_of(found))
+    header: BatchHeader = _new(BatchHeader, found)
+    if not is_client:
+        return header, False
+    if base_offset != 0 or attributes & _NOT_FOR_CLIENTS or (producer_id >= 0 > base_sequence):
+        raise _refusal_of_client(header)
+    if config.is_log_append_time:
+        return header, False
+    # The base timestamp is the first record's, so that the maximum cannot be below.
+    before_max_ms = config.message_timestamp_before_max_ms
+    is_suspect = (
+        latest_ms < earliest_ms
+        or (
+            latest_ms != NO_TIMESTAMP
+            and (
+                latest_ms - now_ms > config.message_timestamp_after_max_ms
+                or now_ms - latest_ms > before_max_ms
+            )
+        )
+        or (earliest_ms != NO_TIMESTAMP and now_ms - earliest_ms > before_max_ms)
+    )
+    return header, is_suspect
+
+
+def _refusal_of_start(records: memoryview) -> RefusedError:
+    """Return why what the records begin with is no whole batch."""
     size = len(records)
     if size > MAGIC_AT and records[MAGIC_AT] != MAGIC:
-        raise RefusedError(
+        return RefusedError(
             ErrorCode.INVALID_RECORD, f"Only record batches of magic {MAGIC} are accepted"
         )
     if size == 0:
-        raise RefusedError(ErrorCode.INVALID_RECORD, "There is no record batch")
+        return RefusedError(ErrorCode.INVALID_RECORD, "There is no record batch")
     try:
-        header = parse_header(records)
+        parse_header(records)
     except CorruptDataError as error:
-        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
-    batch_size = header.batch_length + LENGTH_END
-    if batch_size > size:
-        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, "The record batch is cut off")
-    if origin is _CLIENT:
-        if batch_size < size:
-            raise RefusedError(
-                ErrorCode.INVALID_RECORD, "A partition takes exactly one record batch a request"
-            )
-        if batch_size > config.max_message_bytes:
-            raise RefusedError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size is {batch_size} bytes, which exceeds the maximum "
-                f"configured value of {config.max_message_bytes}",
-            )
-    if crc32c(records[CRC_START:batch_size]) != header.crc:
-        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, "The record batch's CRC is wrong")
-    return header
+        return RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where)
+    return RefusedError(ErrorCode.CORRUPT_MESSAGE, "The record batch is cut off")
 
 
-def check_header(header: BatchHeader, origin: AppendOrigin) -> None:
-    """Check what a header says of its records; what a coordinator of ours may do, a client not."""
-    count = header.record_count
-    if count <= 0 or count != header.last_offset_delta + 1:
-        raise RefusedError(
+def _refusal_of_size(batch_size: int, size: int, config: LogConfig) -> RefusedError:
+    """Return why a client's batch has a wrong size."""
+    if batch_size < size:
+        return RefusedError(
+            ErrorCode.INVALID_RECORD, "A partition takes exactly one record batch a request"
+        )
+    return RefusedError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size is {batch_size} bytes, which exceeds the maximum "
+        f"configured value of {config.max_message_bytes}",
+    )
+
+
+def _refusal_of_records(header: BatchHeader) -> RefusedError:
+    """Return what is wrong with a header's count or codec."""
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        return RefusedError(
             ErrorCode.INVALID_RECORD,
-            f"The batch's record count {count} does not fit its last offset delta "
+            f"The batch's record count {header.record_count} does not fit its last offset delta "
             f"{header.last_offset_delta}",
         )
-    attributes = header.attributes
-    if attributes & CODEC_MASK > _LAST_CODEC:
-        raise RefusedError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no codec {attributes & CODEC_MASK}"
-        )
-    if origin is not _CLIENT:
-        return
+    return RefusedError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no codec {header.codec}")
+
+
+def _refusal_of_client(header: BatchHeader) -> RefusedError:
+    """Return why a producer may not say what its batch's header says."""
     if header.base_offset != 0:
-        raise RefusedError(ErrorCode.INVALID_RECORD, "A produced batch's base offset is not 0")
-    if attributes & CONTROL_FLAG:
-        raise RefusedError(ErrorCode.INVALID_RECORD, "Clients do not write control records")
+        return RefusedError(ErrorCode.INVALID_RECORD, "A produced batch's base offset is not 0")
+    if header.is_control:
+        return RefusedError(ErrorCode.INVALID_RECORD, "Clients do not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
-        raise RefusedError(
+        return RefusedError(
             ErrorCode.INVALID_RECORD,
             f"Invalid sequence number {header.base_sequence} in a batch with a producer id",
         )
-    if attributes & LOG_APPEND_TIME_FLAG:
-        raise RefusedError(ErrorCode.INVALID_TIMESTAMP, "Producers do not set LogAppendTime")
-
-
-def is_in_time(timestamp_ms: int, config: LogConfig, *, now_ms: int) -> bool:
-    """Return whether a timestamp is near enough to the leader's clock; -1 stands for none."""
-    return timestamp_ms == NO_TIMESTAMP or (
-        timestamp_ms - now_ms <= config.message_timestamp_after_max_ms
-        and now_ms - timestamp_ms <= config.message_timestamp_before_max_ms
-    )
-
-
-def is_header_in_time(header: BatchHeader, config: LogConfig, *, now_ms: int) -> bool:
-    """Return whether the timestamps that a header shows are near enough to the leader's clock."""
-    return is_in_time(header.max_timestamp, config, now_ms=now_ms) and (
-        config.message_timestamp_before_max_ms == INT64_MAX
-        or is_in_time(header.base_timestamp, config, now_ms=now_ms)
-    )
+    return RefusedError(ErrorCode.INVALID_TIMESTAMP, "Producers do not set LogAppendTime")
 
 
 def accepted(
@@ -180,31 +225,26 @@ def accepted(
     on the loop (`is_apart`).  Raises RefusedError with Kafka's code, and RecordsToInspectError
     on the loop if a large batch's header contradicts itself.
     """
-    header = first_header(records, origin, config)
-    check_header(header, origin)
+    header, is_suspect = checked_header(records, origin, config, now_ms)
     taken_bytes = header.batch_length + LENGTH_END
     if config.codec is not None and config.codec != header.codec and not header.is_control:
         max_timestamp = check_records(records, header, config, now_ms=now_ms)
         if not config.is_log_append_time:
             header = header._replace(max_timestamp=max_timestamp)
         records = recoded(records, header, config.codec, config.compression_level)
-        header = first_header(records, origin, config)
-    elif origin is _CLIENT:
-        # The base timestamp is the first record's, so that the maximum cannot be below.  Where the
-        # header's times are too far off, the refusal names the records that have them.
-        is_suspect = not config.is_log_append_time and (
-            header.max_timestamp < header.base_timestamp
-            or not is_header_in_time(header, config, now_ms=now_ms)
-        )
-        if config.is_every_record_checked or config.is_compacted or is_suspect:
-            if is_suspect and not is_apart and is_costly(records):
-                raise RecordsToInspectError
-            max_timestamp = check_records(records, header, config, now_ms=now_ms)
-            if max_timestamp != header.max_timestamp and not config.is_log_append_time:
-                patched = bytearray(records[:taken_bytes])
-                patch_max_timestamp(patched, 0, max_timestamp=max_timestamp)
-                records = memoryview(patched)
-                header = first_header(records, origin, config)
+        header, _ = checked_header(records, origin, config, now_ms)
+    elif is_suspect or (
+        origin is _CLIENT and (config.is_every_record_checked or config.is_compacted)
+    ):
+        # Where the header's times are off, the refusal names the records that have them.
+        if is_suspect and not is_apart and is_costly(records):
+            raise RecordsToInspectError
+        max_timestamp = check_records(records, header, config, now_ms=now_ms)
+        if max_timestamp != header.max_timestamp and not config.is_log_append_time:
+            patched = bytearray(records[:taken_bytes])
+            patch_max_timestamp(patched, 0, max_timestamp=max_timestamp)
+            records = memoryview(patched)
+            header, _ = checked_header(records, origin, config, now_ms)
     return header, records, taken_bytes
 
 
@@ -248,7 +288,7 @@ class InvalidRecordsError(RefusedError):
 
 def is_costly(records: Records) -> bool:
     """Return whether to look at the batch's records takes longer than the loop may be held."""
-    assert isinstance(records, memoryview | bytes | bytearray)
+    assert isinstance(records, (memoryview, bytes, bytearray))
     if len(records) < BATCH_HEADER_BYTES:
         return False
     (attributes,) = _attributes(records, ATTRIBUTES_AT)
@@ -369,20 +409,27 @@ def recoded(
 def gathered(
     records: memoryview,
     header: BatchHeader,
-    *,
     base_offset: Offset,
     leader_epoch: Epoch,
     log_append_time_ms: int,
-) -> tuple[bytes, memoryview]:
-    """Return what is written: a patched start and the untouched rest, no record byte copied."""
-    if log_append_time_ms == NO_TIMESTAMP:
-        prefix = patched_prefix(header, base_offset=base_offset, leader_epoch=leader_epoch)
-        return prefix, records[PREFIX_BYTES : header.batch_length + LENGTH_END]
-    start = patched_header(
-        records,
-        0,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        log_append_time_ms=log_append_time_ms,
-    )
-    return start, records[BATCH_HEADER_BYTES : header.batch_length + LENGTH_END]
+) -> tuple[Chunk, ...]:
+    """Return what is written, the leader's fields set, no record byte copied.
+
+    A batch in memory that may be written is changed where it lies: it is not read again.  Of
+    another one there are two parts, a changed start and the untouched rest.
+    """
+    size = header.batch_length + LENGTH_END
+    if log_append_time_ms != NO_TIMESTAMP:
+        start = patched_header(
+            records,
+            0,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            log_append_time_ms=log_append_time_ms,
+        )
+        return start, records[BATCH_HEADER_BYTES:size]
+    if records.readonly:
+        prefix = _pack_prefix(base_offset, header.batch_length, leader_epoch)
+        return prefix, records[PREFIX_BYTES:size]
+    _patch_prefix(records, 0, base_offset, header.batch_length, leader_epoch)
+    return (records if len(records) == size else records[:size],)

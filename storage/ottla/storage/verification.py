@@ -43,22 +43,23 @@ class Verification:
 class Verifications:
     """The transactions of one log that wait for their first batch."""
 
-    __slots__ = ("_by_producer",)
+    __slots__ = ("by_producer",)
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, Verification] = {}
+        self.by_producer: dict[int, Verification] = {}
+        """The transactions by producer."""
 
     def __len__(self) -> int:
         """Return the number of transactions that wait."""
-        return len(self._by_producer)
+        return len(self.by_producer)
 
     def __iter__(self) -> Iterator[int]:
         """Yield the producers that wait."""
-        return iter(self._by_producer)
+        return iter(self.by_producer)
 
     def get(self, producer_id: int) -> Verification | None:
         """Return a producer's verification, None if it needs none or has not asked."""
-        return self._by_producer.get(producer_id)
+        return self.by_producer.get(producer_id)
 
     def begin(
         self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
@@ -67,11 +68,11 @@ class Verifications:
 
         The longest waiting gives way where there are too many.
         """
-        found = self._by_producer.get(producer_id)
+        found = self.by_producer.get(producer_id)
         if found is None:
-            if len(self._by_producer) >= VERIFICATIONS_MAX:
-                del self._by_producer[next(iter(self._by_producer))]
-            found = self._by_producer[producer_id] = Verification(epoch, sequence, now_ms)
+            if len(self.by_producer) >= VERIFICATIONS_MAX:
+                del self.by_producer[next(iter(self.by_producer))]
+            found = self.by_producer[producer_id] = Verification(epoch, sequence, now_ms)
         elif epoch > found.epoch:
             found.epoch = epoch
             found.lowest_sequence = sequence
@@ -86,16 +87,16 @@ class Verifications:
         It stays where the marker ended the transaction before: its epoch, raised by the
         coordinator, is the one in which the producer has begun its next transaction.
         """
-        found = self._by_producer.get(header.producer_id)
+        found = self.by_producer.get(header.producer_id)
         if found is None or not header.is_transactional:
             return
         is_next = found.is_bumping and header.is_control and header.producer_epoch == found.epoch
         if not is_next:
-            del self._by_producer[header.producer_id]
+            del self.by_producer[header.producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Take back the guards of those who never appended."""
-        for producer_id, found in list(self._by_producer.items()):
+        for producer_id, found in list(self.by_producer.items()):
             if now_ms - found.begun_ms < expiration_ms:
                 break  # in the order in which they were begun
-            del self._by_producer[producer_id]
+            del self.by_producer[producer_id]

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.logs.produce import PARTITIONS_PER_STEP
 from ottla.broker.network.steps import Apart
+from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.internal_topics import INTERNAL_TOPICS
@@ -97,6 +98,16 @@ async def test_clients_write_nothing_to_internal_topics(
         bytes(world.batch(b"a")), now_ms=world.clock.wall_ms(), mono_ms=0
     )
     assert end_offset == 1, "coordinators do"
+
+
+async def test_a_batch_of_the_brokers_own_request_can_be_sent_again_as_it_is(world: World) -> None:
+    await world.add("t")
+    batch = bytearray(world.batch(b"a"))
+    sent = bytes(batch)
+    for base_offset in range(3):
+        call = world.produce(request(world, "t", batch))
+        assert answer_of(call).base_offset == base_offset
+        assert batch == sent
 
 
 async def test_acks_0_is_not_answered(world: World) -> None:
@@ -333,6 +344,42 @@ async def test_a_partition_named_twice_in_a_request_is_waited_for_once(world: Wo
     )
     assert call.is_completed
     assert world.purgatory.waiting_count == 0
+
+
+@pytest.mark.interpreted_only("counts calls of a method")
+async def test_what_a_follower_acknowledges_is_looked_at_once_for_each_partition(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all that is open for each of them: a produce may wait for thousands."""
+    count = 20
+    partitions = [await world.add("t", index=index, replicas=(1, 2)) for index in range(count)]
+    asked = request(world, "t", world.batch(b"a"))
+    for index in range(1, count):
+        more = request(world, "t", world.batch(b"a"), index=index).topic_data[0]
+        asked.topic_data[0].partition_data += more.partition_data
+    call = world.produce(asked)
+    looked_at: list[int] = []
+    acknowledgement = Partition.acknowledgement
+
+    def counted(self: Partition, end_offset: Offset, acks: int) -> ErrorCode | None:
+        looked_at.append(self.index)
+        return acknowledgement(self, end_offset, acks)
+
+    monkeypatch.setattr(Partition, "acknowledgement", counted)
+    for partition in partitions:
+        assert not call.is_completed
+        partition.on_follower_fetch(
+            NodeId(2),
+            end_offset=Offset(1),
+            log_start_offset=Offset(0),
+            broker_epoch=10,
+            now_ms=1_000,
+        )
+    assert looked_at == list(range(count))
+    codes = {
+        each.error_code for each in call.response(ProduceResponse).responses[0].partition_responses
+    }
+    assert codes == {ErrorCode.NONE}
 
 
 async def test_a_repeated_batch_gets_the_offset_of_the_first_and_is_not_written_again(

@@ -5,10 +5,10 @@ It reads headers, checks CRCs and patches what a leader sets; it never looks at 
 range, so a leader patches them without a new CRC; a LogAppendTime stamp needs one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -16,42 +16,43 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 
-MAGIC = 2
-LENGTH_END = 12
+MAGIC: Final = 2
+LENGTH_END: Final = 12
 """Base offset and length: what the length field does not count."""
-BATCH_LENGTH_MIN = BATCH_HEADER_BYTES - LENGTH_END
-PREFIX_BYTES = 16
+BATCH_LENGTH_MIN: Final = BATCH_HEADER_BYTES - LENGTH_END
+PREFIX_BYTES: Final = 16
 """Base offset, length and leader epoch: what a leader patches without a new CRC."""
-MAGIC_AT = 16
-CRC_AT = 17
-CRC_START = 21
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+CRC_START: Final = 21
 """The CRC covers the batch from its attributes to its end."""
-ATTRIBUTES_AT = 21
-MAX_TIMESTAMP_AT = 35
+ATTRIBUTES_AT: Final = 21
+MAX_TIMESTAMP_AT: Final = 35
 
-CODEC_MASK = 0x07
-LOG_APPEND_TIME_FLAG = 0x08
-TRANSACTIONAL_FLAG = 0x10
-CONTROL_FLAG = 0x20
-DELETE_HORIZON_FLAG = 0x40
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
 
-NO_TIMESTAMP = -1
-NO_SEQUENCE = -1
-NO_PRODUCER_EPOCH = -1
-SEQUENCE_COUNT = 1 << 31
+NO_TIMESTAMP: Final = -1
+NO_SEQUENCE: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+SEQUENCE_COUNT: Final = 1 << 31
 """Sequences wrap from 2^31 - 1 to 0."""
 
-HEADER = Struct(">qiibIhiqqqhii")
-_PREFIX = Struct(">qii")
-_BASE_OFFSET = Struct(">q")
-_EPOCH = Struct(">i")
-_CRC = Struct(">I")
-_ATTRIBUTES = Struct(">h")
-_TIMESTAMP = Struct(">q")
-_unpack_header = HEADER.unpack_from
+HEADER: Final = Struct(">qiibIhiqqqhii")
+PREFIX: Final = Struct(">qii")
+"""Base offset, length, leader epoch."""
+_BASE_OFFSET: Final = Struct(">q")
+_EPOCH: Final = Struct(">i")
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_TIMESTAMP: Final = Struct(">q")
+_unpack_header: Final = HEADER.unpack_from
 
 assert HEADER.size == BATCH_HEADER_BYTES
-assert _PREFIX.size == PREFIX_BYTES
+assert PREFIX.size == PREFIX_BYTES
 
 Buffer = bytes | bytearray | memoryview
 
@@ -130,6 +131,20 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 
+HeaderFields: TypeAlias = tuple[
+    int, int, int, int, int, int, int, int, int, int, int, int, int
+]  # fmt: skip
+"""What the header's Struct unpacks: the fields of a BatchHeader, in their order."""
+
+_new: Final = tuple.__new__
+
+
+def header_of(fields: Sequence[Any]) -> BatchHeader:
+    """Return unpacked fields as a header."""
+    header: BatchHeader = _new(BatchHeader, fields)
+    return header
+
+
 def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
     """Read the header at `at`; CorruptDataError when it is cut off, not v2 or impossibly short.
 
@@ -137,7 +152,7 @@ def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
     """
     if len(data) - at < BATCH_HEADER_BYTES:
         raise CorruptDataError(f"batch header at {at}: only {len(data) - at} bytes left")
-    header = BatchHeader._make(_unpack_header(data, at))
+    header = header_of(_unpack_header(data, at))
     if header.magic != MAGIC:
         raise CorruptDataError(f"batch header at {at}: magic {header.magic}, not {MAGIC}")
     if header.batch_length < BATCH_LENGTH_MIN:
@@ -201,7 +216,7 @@ def patch_max_timestamp(buffer: bytearray | memoryview, at: int, *, max_timestam
 
 def patched_prefix(header: BatchHeader, *, base_offset: Offset, leader_epoch: Epoch) -> bytes:
     """Return the first 16 bytes as the leader writes them; the rest is gathered unchanged."""
-    return _PREFIX.pack(base_offset, header.batch_length, leader_epoch)
+    return PREFIX.pack(base_offset, header.batch_length, leader_epoch)
 
 
 def patched_header(

@@ -2,6 +2,7 @@
 
 data_apis.py               registers the handlers of clients: start here
 produce.py                 Produce
+produced_parts.py          a partition's part of it: what is wrong with the batch, and the answer
 fetch.py                   Fetch
 waiting_fetch.py           a fetch that waits for enough to answer
 fetch_read.py              what a fetch asks for, and one partition of it read

@@ -11,10 +11,19 @@ REQUEST_TIMED_OUT for the partitions still open.  The first batch of a transacti
 waits for the transaction's coordinator (`transactional_appends`).
 """
 
-from struct import Struct
-from typing import Any
+from collections.abc import Hashable, Iterable
+from typing import Any, Final
 
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
+from ottla.broker.logs.produced_parts import (
+    accepted_answer,
+    checked_batch,
+    empty_answer,
+    refusal_answer,
+    refuse,
+    refuse_for,
+    topic_answer,
+)
 from ottla.broker.logs.transactional_appends import AppendVerdict, Asked, TransactionalAppends
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
@@ -25,27 +34,21 @@ from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
-from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
-from ottla.storage.append_info import AppendInfo, AppendOrigin
+from ottla.storage.append_info import AppendOrigin
 from ottla.storage.validate import (
     Accepted,
-    InvalidRecordsError,
     RecordsToInspectError,
     accepted,
     is_costly,
 )
 from ottla.storage.verification import VerificationGuard
 from ottla.wire.apis import PRODUCE, PRODUCE_TOPIC_IDS_FROM
-from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
-from ottla.wire.codec_types import Records
 from ottla.wire.messages.produce_request import (
-    PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
 from ottla.wire.messages.produce_response import (
-    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
@@ -53,19 +56,13 @@ from ottla.wire.messages.produce_response import (
     TopicProduceResponse,
 )
 
-ACKS_NONE = 0
-ACKS_LEADER = 1
-HINTS_FROM = 10
-ZSTD_FROM = 7
-CODEC_ZSTD = 4
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+_ACKS: Final = (ACKS_ALL, ACKS_LEADER, ACKS_NONE)
+HINTS_FROM: Final = 10
 
 PARTITIONS_PER_STEP = 100
 """Of a request with very many: how many are appended to in one turn of the loop."""
-
-_peek = Struct(">8xi4xb4xh").unpack_from
-"""Of a batch header: its length, magic and attributes."""
-
-NO_LEADER_HINT = LeaderIdAndEpoch()
 
 
 class WaitingPartition:
@@ -99,14 +96,13 @@ class Inspected:
         self,
         topic: str,
         partition: Partition,
-        records: Records,
+        records: memoryview,
         answer: PartitionProduceResponse,
         guard: VerificationGuard | None,
     ) -> None:
-        assert isinstance(records, memoryview | bytes | bytearray)
         self.topic = topic
         self.partition = partition
-        self.records = memoryview(records)
+        self.records = records
         self.answer = answer
         self.guard = guard
         self._config = partition.leader_log().config
@@ -142,7 +138,10 @@ class WaitingProduce(WaitingEntry):
         self._api = api
         self._context = context
         self._response = response
-        self._open = open_partitions
+        self._open: dict[Hashable, list[WaitingPartition]] = {}
+        """What is not settled, by the key that wakes it: one wake looks at one partition."""
+        for waiting in open_partitions:
+            self._open.setdefault(waiting.partition.high_watermark_key, []).append(waiting)
         self._acks = acks
 
     @property
@@ -150,9 +149,19 @@ class WaitingProduce(WaitingEntry):
         """How many partitions are open, in those that a fetch reads in the same time."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
+    @property
+    def keys_left(self) -> Iterable[Hashable]:
+        """The keys of what is not settled."""
+        return self._open.keys()
+
     def try_complete(self) -> bool:
         """Answer once every partition's outcome is known."""
-        self._open = [waiting for waiting in self._open if not waiting.is_settled(self._acks)]
+        woken_by = self.woken_by
+        for key in list(self._open) if woken_by is None else (woken_by,):
+            found = self._open.pop(key, ())
+            left = [each for each in found if not each.is_settled(self._acks)]
+            if left:
+                self._open[key] = left
         if self._open:
             return False
         self._answer()
@@ -160,10 +169,11 @@ class WaitingProduce(WaitingEntry):
 
     def on_expire(self) -> None:
         """Answer REQUEST_TIMED_OUT for what is still open."""
-        for waiting in self._open:
-            if not waiting.is_settled(self._acks):
-                refuse(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
-                self._api.times.note_refusal(PRODUCE, ErrorCode.REQUEST_TIMED_OUT)
+        for found in self._open.values():
+            for waiting in found:
+                if not waiting.is_settled(self._acks):
+                    refuse(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
+                    self._api.times.note_refusal(PRODUCE, ErrorCode.REQUEST_TIMED_OUT)
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
@@ -191,35 +201,42 @@ class ProduceApi:
         traffic: BrokerTraffic | None = None,
         times: RequestTimes | None = None,
     ) -> None:
-        self._table = table
+        self.table = table
         self._transactions = transactions
         self._purgatory = purgatory
-        self._clock = clock
+        self.clock = clock
         self._traffic = BrokerTraffic() if traffic is None else traffic
         self.times = RequestTimes() if times is None else times
 
-    def handle(self, context: RequestContext, request: ProduceRequest) -> HandlerResult:
-        """Append every batch, then answer or wait."""
-        if request.transactional_id is not None:
-            return begun(self._handle_transactional(context, request, is_large=False))
-        return self._handle(context, request, None)
-
-    def _handle(
-        self, context: RequestContext, request: ProduceRequest, verdict: AppendVerdict | None
+    def handle(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        verdict: AppendVerdict | None = None,
     ) -> HandlerResult:
-        response = ProduceResponse()
+        """Append every batch, then answer or wait.
+
+        `verdict` is of a transaction's batches, for which the steps that come before are done.
+        """
+        if request.transactional_id is not None and verdict is None:
+            return begun(self._handle_transactional(context, request, is_large=False))
+        response = empty_answer()
+        topics = response.responses
         waiting: list[WaitingPartition] = []
         inspected: list[Inspected] = []
         asked = request.topic_data
-        parts = context, request, asked, response.responses, waiting, inspected, verdict
         if len(asked) == 1 and len(asked[0].partition_data) == 1:  # as most do
-            is_refused = self._append(*parts)
+            is_refused = self._append(context, request, asked, topics, waiting, inspected, verdict)
         else:
             with self._purgatory.one_event:
-                is_refused = self._append(*parts)
+                is_refused = self._append(
+                    context, request, asked, topics, waiting, inspected, verdict
+                )
         if inspected:
             return self._inspect(context, request, response, waiting, is_refused, inspected)
-        return self._answer(context, request, response, waiting, is_refused)
+        if waiting or is_refused or request.acks == ACKS_NONE:
+            return self._answer(context, request, response, waiting, is_refused)
+        return response
 
     def handle_large(self, context: RequestContext, request: ProduceRequest) -> Answer:
         """Serve a request of very many partitions in steps."""
@@ -249,11 +266,7 @@ class ProduceApi:
                     )
                 answers += done[0].partition_responses
                 yield
-            response.responses.append(
-                TopicProduceResponse(
-                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
-                )
-            )
+            response.responses.append(topic_answer(topic, answers))
             if pace.is_due():
                 yield
         if inspected:
@@ -273,7 +286,7 @@ class ProduceApi:
             return self._refuse_all(context, request, refusal)
         if asked:
             return self._append_verified(context, request, verdict, asked, is_large=is_large)
-        serve = self._handle_large if is_large else self._handle
+        serve = self._handle_large if is_large else self.handle
         return serve(context, request, verdict)
 
     async def _append_verified(
@@ -288,7 +301,7 @@ class ProduceApi:
         """Append when the coordinator has answered."""
         version = context.api_version
         await self._transactions.complete(verdict, asked, request, version)
-        serve = self._handle_large if is_large else self._handle
+        serve = self._handle_large if is_large else self.handle
         return serve(context, request, verdict)
 
     def _refuse_all(
@@ -297,12 +310,10 @@ class ProduceApi:
         response = ProduceResponse()
         for topic in request.topic_data:
             self._note_refusal(topic.name, refusal)
-            answers = [_refusal(topic.name, data.index, refusal) for data in topic.partition_data]
-            response.responses.append(
-                TopicProduceResponse(
-                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
-                )
-            )
+            answers = [
+                refusal_answer(topic.name, data.index, refusal) for data in topic.partition_data
+            ]
+            response.responses.append(topic_answer(topic, answers))
         return self._answer(context, request, response, [], True)
 
     def _append(
@@ -321,54 +332,66 @@ class ProduceApi:
         lists; return whether something was refused.
         """
         acks = request.acks
-        wall_ms = self._clock.wall_ms()
+        version = context.header.api_version
+        by_name, by_id = self.table.by_name, self.table.by_id
+        has_transaction = request.transactional_id is not None
+        wall_ms = self.clock.wall_ms()
         is_refused = False
         for topic in asked:
             answers: list[PartitionProduceResponse] = []
+            is_by_id = version >= PRODUCE_TOPIC_IDS_FROM
+            partitions = by_id.get(topic.topic_id) if is_by_id else by_name.get(topic.name)
             for data in topic.partition_data:
+                records = data.records
                 try:
-                    partition = self._checked_partition(context, request, topic, data)
-                    records = data.records
-                    assert records is not None
+                    if acks not in _ACKS:
+                        raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS)
+                    found = None if partitions is None else partitions.get(data.index)
+                    partition = found or self._find(topic, data.index, version)  # which refuses
+                    batch = checked_batch(records, version, has_transaction=has_transaction)
                     guard = None if verdict is None else verdict.guard(partition)
-                    if partition.inspects_records and (inspected or is_costly(records)):
+                    if partition.inspects_records and (inspected or is_costly(batch)):
                         raise RecordsToInspectError
                     info = partition.append(
-                        records,
+                        batch,
                         acks=acks,
                         now_ms=wall_ms,
                         mono_ms=context.arrived_ms,
                         guard=guard,
                     )
                 except RecordsToInspectError:
-                    assert records is not None
                     answer = PartitionProduceResponse(index=data.index)
                     answers.append(answer)
                     inspected.append(
-                        Inspected(self._name_of(topic), partition, records, answer, guard)
+                        Inspected(self._name_of(topic), partition, batch, answer, guard)
                     )
                     continue
                 except RefusedError as error:
                     is_refused = True
                     name = self._name_of(topic)
                     self._note_refusal(name, error)
-                    answers.append(_refusal(name, data.index, error))
+                    answers.append(refusal_answer(name, data.index, error))
                     continue
+                end_offset = info.end_offset
                 traffic = partition.traffic
                 traffic.produce_requests += 1
-                traffic.bytes_in += len(records)
-                traffic.messages_in += info.last_offset + 1 - info.base_offset
-                answer = _accepted(data.index, info)
+                traffic.bytes_in += len(batch)
+                traffic.messages_in += end_offset - info.base_offset
+                answer = accepted_answer(data.index, info)
                 answers.append(answer)
-                end_offset = Offset(info.last_offset + 1)
-                if partition.acknowledgement(end_offset, acks) is None and acks != ACKS_NONE:
+                # What the leader alone acknowledges waits only for a flush, where that is awaited.
+                if (acks == ACKS_ALL or (acks == ACKS_LEADER and partition.is_flush_awaited)) and (
+                    partition.acknowledgement(end_offset, acks) is None
+                ):
                     waiting.append(WaitingPartition(partition, end_offset, answer))
-            topics.append(
-                TopicProduceResponse(
-                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
-                )
-            )
+            topics.append(topic_answer(topic, answers))
         return is_refused
+
+    def _find(self, topic: TopicProduceData, index: int, version: int) -> Partition:
+        """Return a partition; else refuse as fits what the image knows of it."""
+        if version >= PRODUCE_TOPIC_IDS_FROM:
+            return self.table.find_by_id(topic.topic_id, index)
+        return self.table.find(topic.name, index)
 
     def _inspect(
         self,
@@ -382,7 +405,7 @@ class ProduceApi:
         is_large: bool = False,
     ) -> Apart[list[Accepted | RefusedError]]:
         """Look at records apart from the loop, append what may be, then answer or wait."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self.clock.wall_ms()
 
         def append(results: list[Accepted | RefusedError]) -> HandlerResult:
             is_any_refused = is_refused
@@ -413,30 +436,30 @@ class ProduceApi:
             info = partition.append(
                 records,
                 acks=acks,
-                now_ms=self._clock.wall_ms(),
+                now_ms=self.clock.wall_ms(),
                 mono_ms=context.arrived_ms,
                 accepted=found,
                 guard=inspected.guard,
             )
         except RefusedError as error:
             self._note_refusal(inspected.topic, error)
-            _refuse_for(answer, inspected.topic, error)
+            refuse_for(answer, inspected.topic, error)
             return None
         traffic = partition.traffic
         traffic.produce_requests += 1
         traffic.bytes_in += len(records)
-        traffic.messages_in += info.last_offset + 1 - info.base_offset
+        traffic.messages_in += info.end_offset - info.base_offset
         answer.base_offset = info.base_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = info.log_start_offset
-        end_offset = Offset(info.last_offset + 1)
+        end_offset = info.end_offset
         if acks == ACKS_NONE or partition.acknowledgement(end_offset, acks) is not None:
             return None
         return WaitingPartition(partition, end_offset, answer)
 
     def _name_of(self, topic: TopicProduceData) -> str:
         """Return the topic's name, which later versions do not send; "" for an unknown one."""
-        known = None if topic.name else self._table.image.topics.get(topic.topic_id)
+        known = None if topic.name else self.table.image.topics.get(topic.topic_id)
         return topic.name if known is None else known.name
 
     def _note_refusal(self, topic: str, error: RefusedError) -> None:
@@ -470,35 +493,18 @@ class ProduceApi:
         if entry.try_complete():
             return None
         self._purgatory.watch(
-            {item.partition.high_watermark_key for item in waiting},
+            entry.keys_left,
             entry,
             context.arrived_ms + max(0, request.timeout_ms),
         )
         slot.on_abandoned = lambda: self._purgatory.cancel(entry)
         return None
 
-    def _checked_partition(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        topic: TopicProduceData,
-        data: PartitionProduceData,
-    ) -> Partition:
-        if request.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
-            raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS)
-        version = context.header.api_version
-        if version >= PRODUCE_TOPIC_IDS_FROM:
-            partition = self._table.find_by_id(topic.topic_id, data.index)
-        else:
-            partition = self._table.find(topic.name, data.index)
-        check_batch(data.records, version, has_transaction=request.transactional_id is not None)
-        return partition
-
     def add_hints(self, context: RequestContext, response: ProduceResponse) -> None:
         """Say who leads what we do not lead, and where that is."""
         if context.header.api_version < HINTS_FROM:
             return
-        table = self._table
+        table = self.table
         leaders = set()
         for topic in response.responses:
             for answer in topic.partition_responses:
@@ -516,85 +522,3 @@ class ProduceApi:
                 NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
                 for node_id, host, port, rack in found
             ]
-
-
-def check_batch(records: Records | None, version: int, *, has_transaction: bool = False) -> None:
-    """Refuse what can be seen without the log: not one whole v2 batch, or a codec too new.
-
-    The log checks the rest (CRC, counts, sequences, sizes).
-    """
-    if not records:
-        raise RefusedError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} must have exactly one record batch per "
-            "partition",
-        )
-    assert isinstance(records, memoryview | bytes | bytearray)
-    size = len(records)
-    if size < BATCH_HEADER_BYTES:
-        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of {size} bytes is cut off")
-    batch_length, magic, attributes = _peek(records)
-    if magic != MAGIC:
-        raise RefusedError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain record batches "
-            f"with magic version {MAGIC}, not {magic}",
-        )
-    if batch_length + LENGTH_END != size:
-        if 0 < batch_length + LENGTH_END < size:
-            raise RefusedError(
-                ErrorCode.INVALID_RECORD,
-                f"Produce requests with version {version} are only allowed to contain exactly one "
-                "record batch per partition",
-            )
-        raise RefusedError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"the record batch says it is {batch_length + LENGTH_END} bytes long, {size} came",
-        )
-    if attributes & CODEC_MASK == CODEC_ZSTD and version < ZSTD_FROM:
-        raise RefusedError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
-        )
-    is_transactional = attributes & TRANSACTIONAL_FLAG and not attributes & CONTROL_FLAG
-    if is_transactional and not has_transaction:
-        raise RefusedError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "The batch belongs to a transaction, and the request has no transactional id",
-        )
-
-
-def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None = None) -> None:
-    """Turn an answer into a refusal."""
-    answer.error_code = code
-    answer.error_message = message
-    answer.base_offset = -1
-    answer.log_append_time_ms = -1
-    answer.log_start_offset = -1
-
-
-def _refusal(topic: str, index: int, error: RefusedError) -> PartitionProduceResponse:
-    answer = PartitionProduceResponse(index=index, base_offset=-1, current_leader=NO_LEADER_HINT)
-    _refuse_for(answer, topic, error)
-    return answer
-
-
-def _refuse_for(answer: PartitionProduceResponse, topic: str, error: RefusedError) -> None:
-    """Turn an answer into a refusal that names the records at fault, if the error does."""
-    if isinstance(error, InvalidRecordsError):
-        error = error.located(f"{topic}-{answer.index}")
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
-            for batch_index, message in error.record_errors
-        ]
-    refuse(answer, error.code, error.message)
-
-
-def _accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index,
-        base_offset=info.base_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-        current_leader=NO_LEADER_HINT,
-    )

@@ -16,6 +16,7 @@ that wait for them, has its log flushed and its in-sync set reviewed.  No caller
 """
 
 from collections.abc import Callable, Collection, Iterable
+from typing import Final
 from uuid import UUID
 
 from ottla.broker.replicas.follower import FollowerProgress
@@ -27,14 +28,13 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.limits import INT64_MAX
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.topic import TOPIC_DEFAULTS, TopicConfig
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.log import Log
 from ottla.storage.validate import Accepted
 from ottla.storage.verification import VerificationGuard
-from ottla.wire.codec_types import Records
 
-ACKS_ALL = -1
+ACKS_ALL: Final = -1
 
 
 class Partition:
@@ -88,7 +88,7 @@ class Partition:
         """Why there is no log and will be none: its bytes lie, or its disk failed."""
         self.damage: str | None = None
         """What a fetch found wrong with the stored records last; they cannot be served."""
-        self.config = TopicConfig()
+        self.config = TOPIC_DEFAULTS
         self.inspects_records = False
         """Whether a produced batch's records are looked at, or packed by another codec."""
         self.is_leader = False
@@ -138,7 +138,7 @@ class Partition:
 
     def append(
         self,
-        records: Records,
+        records: memoryview,
         *,
         acks: int,
         now_ms: int,
@@ -156,23 +156,20 @@ class Partition:
             raise RefusedError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {self.topic}"
             )
-        log = self.leader_log()
+        log = self.log
+        if log is None or not self.is_leader:
+            log = self.leader_log()  # which refuses
         if acks == ACKS_ALL and len(self.isr) < self.min_isr_count:
             raise RefusedError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} in sync, min.insync.replicas is {self.min_isr_count}",
             )
-        assert isinstance(records, memoryview | bytes | bytearray)
         for follower in self.followers.values():
             # A fetch says nothing of partitions without news: until now it has had everything.
             if follower.end_offset >= log.end_offset:
                 follower.caught_up_ms = mono_ms
         info = log.append_as_leader(
-            memoryview(records),
-            leader_epoch=self.leader_epoch,
-            now_ms=now_ms,
-            first=accepted,
-            guard=guard,
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, first=accepted, guard=guard
         )
         self._on_appended(log, mono_ms)
         return info
@@ -212,12 +209,13 @@ class Partition:
             transaction_version=transaction_version,
         )
         self._on_appended(log, mono_ms)
-        return Offset(info.last_offset + 1)
+        return info.end_offset
 
     def _on_appended(self, log: Log, mono_ms: int) -> None:
-        self._port.wake(self.end_offset_key)
+        if self.end_offset_key in self._port.watched:
+            self._port.wake(self.end_offset_key)
         self.advance_high_watermark(mono_ms)
-        if log.is_flush_due:
+        if self.is_flush_awaited and log.is_flush_due:
             self._port.on_flush_due(self)
 
     def on_flushed(self, log: Log, now_ms: int) -> None:
@@ -478,10 +476,10 @@ class Partition:
         log = self.log
         if log is None or len(self.isr) < self.min_isr_count:
             return
-        committed = self.durable_end
+        committed = self.durable_end if self.is_flush_awaited else log.end_offset
         for follower in self._other_maximal_isr:
             committed = min(committed, follower.end_offset)
-        if len(self._other_maximal_isr) < len(self.followers):
+        if self.followers and len(self._other_maximal_isr) < len(self.followers):
             for replica, follower in self.followers.items():
                 if (
                     now_ms - follower.caught_up_ms <= self.lag_ms_max
@@ -491,7 +489,8 @@ class Partition:
                     committed = min(committed, follower.end_offset)
         if committed > log.high_watermark:
             log.update_high_watermark(committed)
-            self._port.wake(self.high_watermark_key)
+            if self.high_watermark_key in self._port.watched:
+                self._port.wake(self.high_watermark_key)
 
     def may_join(self, replica: NodeId) -> bool:
         """Return whether a replica that is not in sync should be now.

@@ -265,6 +265,9 @@ class TopicConfig:
         return load(cls, texts)[0]
 
 
+TOPIC_DEFAULTS = TopicConfig()
+"""A topic's settings where nothing is set."""
+
 TOPIC_DEFINITIONS: Mapping[str, Definition] = definitions(TopicConfig)
 
 BROKER_TO_TOPIC: dict[str, str] = {

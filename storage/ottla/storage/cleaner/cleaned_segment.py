@@ -133,7 +133,7 @@ class CleanedSegment:
         disk, base_offset = self._disk, self._base_offset
         offsets = OffsetIndex(disk, self._path(OFFSET_INDEX), base_offset, self._index_bytes)
         offsets.begin()
-        for offset, position in self._offset_entries[: offsets.entry_count_max]:
+        for offset, position in self._offset_entries[: offsets.count_max]:
             offsets.append(offset, position)
         times = TimeIndex(disk, self._path(TIME_INDEX), base_offset, self._index_bytes)
         times.begin()

@@ -18,7 +18,7 @@ from ottla.model.limits import KIB, MIB
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.log_config import LogConfig
 from ottla.storage.recovery import end_marker_of
-from ottla.storage.validate import check_header, check_records, first_header, gathered, recoded
+from ottla.storage.validate import check_records, checked_header, gathered, recoded
 from ottla.wire import legacy
 from ottla.wire.batch import CRC_AT, CRC_START, LENGTH_END, batches, check_crc, parse_header
 from ottla.wire.batch_builder import (
@@ -124,8 +124,7 @@ def _check_append(body: bytes, config: LogConfig) -> None:
     view = memoryview(body)
     for origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
         try:
-            header = first_header(view, origin, config)
-            check_header(header, origin)
+            header, _ = checked_header(view, origin, config, NOW_MS)
             check_records(view, header, config, now_ms=NOW_MS)
             taken = view if config.codec is None else recoded(view, header, config.codec)
         except RefusedError:
@@ -134,9 +133,9 @@ def _check_append(body: bytes, config: LogConfig) -> None:
             gathered(
                 taken,
                 parse_header(taken),
-                base_offset=Offset(100),
-                leader_epoch=Epoch(5),
-                log_append_time_ms=NOW_MS if config.is_log_append_time else -1,
+                Offset(100),
+                Epoch(5),
+                NOW_MS if config.is_log_append_time else -1,
             )
         )
         ((at, stored),) = batches(written)

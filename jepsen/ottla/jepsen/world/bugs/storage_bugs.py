@@ -135,9 +135,16 @@ def _index_off_by_one() -> Iterator[None]:
 def _index_next_batch() -> Iterator[None]:
     original = Segment.note_batch
 
-    def note_batch(self: Segment, *, size: int, **more: Any) -> bool:
+    def note_batch(
+        self: Segment,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        size: int,
+        interval_bytes: int,
+    ) -> bool:
         count = self.offset_index.count
-        is_indexed = original(self, size=size, **more)
+        is_indexed = original(self, base_offset, last_offset, max_timestamp, size, interval_bytes)
         if self.offset_index.count > count:
             offset, position = self.offset_index.last_entry
             self.offset_index.keep_first(count)
