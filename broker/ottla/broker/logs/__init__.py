@@ -2,6 +2,7 @@
 
 data_apis.py               registers the handlers of clients: start here
 produce.py                 Produce
+small_produces.py          the produces of one small batch, answered from their frames
 produced_parts.py          a partition's part of it: what is wrong with the batch, and the answer
 fetch.py                   Fetch
 waiting_fetch.py           a fetch that waits for enough to answer

@@ -9,6 +9,7 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi, LookUps
 from ottla.broker.logs.produce import ProduceApi
+from ottla.broker.logs.small_produces import SmallProduces
 from ottla.broker.logs.transactional_appends import TransactionalAppends, TransactionCoordinators
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
@@ -71,7 +72,12 @@ class DataApis:
     def register(self, dispatcher: Dispatcher) -> None:
         """Serve them."""
         produce, fetch = self.produce, self.fetch
-        dispatcher.register(PRODUCE, produce.handle, large_handler=produce.handle_large)
+        dispatcher.register(
+            PRODUCE,
+            produce.handle,
+            large_handler=produce.handle_large,
+            frame_handler=SmallProduces(produce).serve,
+        )
         dispatcher.register(FETCH, fetch.handle, large_handler=fetch.handle_large)
         dispatcher.register(LIST_OFFSETS, self.list_offsets.handle)
         dispatcher.register(DELETE_RECORDS, self.delete_records.handle)
