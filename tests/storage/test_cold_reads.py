@@ -17,6 +17,7 @@ from ottla.storage.disk_seam import NotCachedError, when_cached
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segment import RECENT_BATCH_COUNT_MAX
+from ottla.storage.slice import FileSlice
 from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
 from ottla.wire.batch_builder import build_batch
 
@@ -67,6 +68,38 @@ async def test_a_reader_of_the_newest_records_reads_nothing_before_it_sends() ->
             Offset(offset), bytes_max=1_000, end_offset=log.end_offset, at_least_one=True
         )
         assert found.slice is not None
+
+
+async def test_a_single_read_finds_what_other_reads_do_and_says_the_same_that_it_lacks() -> None:
+    disk = SimulatedDisk(SeededRng(1))
+    bench = Workbench(disk, "/logs/orders-0")
+    log = await bench.open(LogConfig(index_interval_bytes=300))
+    for number, value in enumerate(VALUES):
+        append(log, build_batch([(NOW_MS + number, None, value * 30)]))
+    for offset in range(0, len(VALUES), 37):
+        disk.evict("/logs")
+        end_offset = log.end_offset
+        while True:
+            lacked = None
+            try:
+                usual = log.read(
+                    Offset(offset), bytes_max=6_000, end_offset=end_offset, at_least_one=True
+                ).slice
+            except NotCachedError as error:
+                lacked = (error.position, error.size)
+            try:
+                single = log.read_single(
+                    Offset(offset), bytes_max=6_000, end_offset=end_offset, now_ms=0
+                )
+            except NotCachedError as error:
+                assert lacked == (error.position, error.size)
+                await disk.read_ahead(error.file, error.position, error.size)
+                continue
+            assert lacked is None
+            break
+        assert isinstance(single, FileSlice)
+        assert usual is not None
+        assert (single.position, single.length) == (usual.position, usual.length)
 
 
 async def test_who_reads_batch_by_batch_needs_the_index_once() -> None:

@@ -26,7 +26,8 @@ from ottla.wire.messages.produce_request import (
     TopicProduceData,
 )
 
-FETCH_VERSION = 12
+FETCH_VERSION = 17
+"""One that names topics by their ids, as current clients do."""
 PRODUCE_VERSION = 9
 METADATA_VERSION = 12
 RECORD_BYTES = 100

@@ -36,8 +36,41 @@ class LogRead(NamedTuple):
     """Size of the first batch of the slice."""
 
 
+SMALL_READ_BYTES_MAX = 4096
+"""Size of the largest range that `read_single` reads.  Higher holds more memory for clients that
+are slow to read, and copies what a file could be sent from."""
+
+KEPT_READ_BYTES_MAX = 2048
+"""Size of the largest range that a log keeps, for the next reader of the same place.  Higher costs
+more memory in every partition that is read."""
+
+
+class KeptRead:
+    """What a log read last: consumers that follow it read the same batch one after another."""
+
+    __slots__ = ("data", "first_bytes", "generation", "offset", "position", "segment")
+
+    def __init__(
+        self,
+        segment: Segment,
+        generation: int,
+        offset: int,
+        position: int,
+        first_bytes: int,
+        data: bytes | bytearray,
+    ) -> None:
+        self.segment = segment
+        self.generation = generation
+        self.offset = offset
+        self.position = position
+        self.first_bytes = first_bytes
+        self.data = data
+
+
 class ReadableLog(LocalLog):
     """The records of one partition as readers see them; `Log` adds how they come there."""
+
+    _kept_read: KeptRead | None = None
 
     @property
     def last_epoch(self) -> Epoch:
@@ -51,6 +84,11 @@ class ReadableLog(LocalLog):
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
         return max(first_unstable, self.log_start_offset)
+
+    @property
+    def newest_path(self) -> str:
+        """Return the path of the newest segment's file."""
+        return self._segments[-1].file.path
 
     def has_late_transaction(self, seen_before_ms: int) -> bool:
         """Return whether the longest open transaction has had no batch since a wall time."""
@@ -92,13 +130,64 @@ class ReadableLog(LocalLog):
                     read = self._slice(index, found, bytes_max, end_offset, at_least_one)
                     if whole_batches and read.slice is not None:
                         read = _without_cut_batch(segment, read, read.slice, bytes_max)
-                    if not segment.is_recent(offset):
+                    if read.slice is not None and not segment.is_recent(offset):
                         self._check_cached(read.slice)
                     return read
                 index += 1  # compaction emptied the rest of this segment
         except OSError as error:
             self._refuse(error)
         return LogRead(None, offset, offset)
+
+    def read_single(
+        self, offset: Offset, *, bytes_max: int, end_offset: Offset, now_ms: int
+    ) -> bytes | bytearray | FileSlice | None:
+        """Return what `read` finds with `at_least_one`: the bytes where that is little, or a slice.
+
+        None where it is not in the newest segment, or where `read` has to say why there is nothing.
+        The slice remembers how far it was found in memory at `now_ms`, by the connections' clock.
+        Raises NotCachedError as `read`, OSError from the file.
+        """
+        segment = self._segments[-1]
+        log_end = self.end_offset
+        if self.failure is not None or not segment.base_offset <= offset < end_offset <= log_end:
+            return None
+        kept = self._kept_read
+        if (
+            kept is not None
+            and kept.offset == offset
+            and kept.segment is segment
+            and kept.generation == self._generation
+        ):
+            position, first_bytes = kept.position, kept.first_bytes
+        else:
+            kept = None
+            found = segment.find(offset)
+            if found is None:
+                return None
+            position, _, first_bytes = found
+        limit = segment.size_bytes
+        if end_offset < log_end:
+            bound = segment.find(end_offset)
+            if bound is not None:
+                limit = bound[0]
+        length = min(limit - position, max(bytes_max, first_bytes))
+        if length <= 0:
+            return None
+        if length > SMALL_READ_BYTES_MAX:
+            part = FileSlice(segment.file, position, length)
+            if not segment.is_recent(offset):
+                part.note_cached(self._check_cached(part), now_ms)
+            return part
+        if kept is not None and len(kept.data) == length:
+            return kept.data
+        data = segment.file.read_cached(position, length)
+        if len(data) < length:
+            return None
+        if length <= KEPT_READ_BYTES_MAX:
+            self._kept_read = KeptRead(
+                segment, self._generation, offset, position, first_bytes, data
+            )
+        return data
 
     async def read_cold(
         self, offset: Offset, *, bytes_max: int, end_offset: Offset, at_least_one: bool
@@ -130,12 +219,12 @@ class ReadableLog(LocalLog):
         except OSError as error:
             self._refuse(error)
 
-    def _check_cached(self, part: FileSlice | None) -> None:
-        """Raise NotCachedError if the slice begins with what is not in memory."""
-        if part is not None:
-            size = min(part.length, COLD_BLOCK_BYTES)
-            if not self._disk.is_cached(part.file, part.position, size):
-                raise NotCachedError(part.file, part.position, size)
+    def _check_cached(self, part: FileSlice) -> int:
+        """Return up to where a slice is known to be in memory; NotCachedError if it is not."""
+        size = min(part.length, COLD_BLOCK_BYTES)
+        if not self._disk.is_cached(part.file, part.position, size):
+            raise NotCachedError(part.file, part.position, size)
+        return part.position + size
 
     def _slice(
         self,
@@ -161,6 +250,11 @@ class ReadableLog(LocalLog):
             return LogRead(None, Offset(base_offset), Offset(base_offset))
         part = FileSlice(segment.file, position, length)
         return LogRead(part, Offset(base_offset), min(end_offset, segment_end), first_bytes)
+
+    @property
+    def has_aborted_lately(self) -> bool:
+        """Whether an aborted transaction ended in the newest segment."""
+        return self._segments[-1].transaction_index.count > 0
 
     def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
         """Return (producer id, first offset) of each aborted transaction that meets the range.

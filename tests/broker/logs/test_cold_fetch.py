@@ -11,6 +11,7 @@ from ottla.broker.logs import cold_reads
 from ottla.broker.logs.cold_reads import RANGES_PER_PARTITION_MAX
 from ottla.broker.logs.fetch import DISK_WAIT_MS
 from ottla.broker.logs.read_ahead_driver import ReadAheads
+from ottla.broker.logs.single_fetches import SingleFetches
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
@@ -44,26 +45,32 @@ async def cold(world: World) -> World:
     return world
 
 
-def ask(world: World, *asked: tuple[str, int], wait_ms: int = 500, bytes_min: int = 1) -> Any:
+def ask(
+    world: World,
+    *asked: tuple[str, int],
+    wait_ms: int = 500,
+    bytes_min: int = 1,
+    bytes_max: int = 1_000,
+    handle: Any = None,
+) -> Any:
     """Begin a fetch of (topic, offset)s."""
     topics = [
         FetchTopic(
             topic_id=world.table.image.topic_ids[topic],
             partitions=[
-                FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000)
+                FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
             ],
         )
         for topic, offset in asked
     ]
-    return world.fetch(
-        FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=bytes_min,
-            max_bytes=1 << 20,
-            session_epoch=-1,
-            topics=topics,
-        )
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=bytes_min,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=topics,
     )
+    return world.run(handle or world.fetch_api.handle, world.call(1, 18), request)
 
 
 def parts(call: Any) -> list[PartitionData]:
@@ -202,6 +209,38 @@ async def test_one_random_read_brings_in_little_ahead_of_it(cold: World) -> None
         for each in readers.values()
         for reader in each
     )
+
+
+@pytest.mark.interpreted_only("sets a constant")
+@pytest.mark.parametrize("bytes_max", [1_000, 6_000])
+async def test_who_reads_on_to_the_end_waits_but_once_and_is_followed_no_longer(
+    cold: World, monkeypatch: pytest.MonkeyPatch, bytes_max: int
+) -> None:
+    monkeypatch.setattr(cold_reads, "AHEAD_BYTES", 8_192)
+    monkeypatch.setattr(segment, "COLD_BLOCK_BYTES", segment.WALK_BLOCK_BYTES)
+    reads, single = cold.fetch_api.cold_reads, SingleFetches(cold.fetch_api)
+    offset = waited = 0
+    while offset < COUNT:
+        call = ask(cold, ("cold", offset), bytes_max=bytes_max, handle=single.handle)
+        waited += not call.is_completed
+        await settle(cold)
+        (part,) = parts(call)
+        offset = max(header.end_offset for _, header in whole_batches(part.records))
+    assert waited == 1
+    assert not reads.readers
+    assert reads.range_count == 0
+
+
+async def test_a_cold_read_takes_nobody_else_from_the_short_way(cold: World) -> None:
+    single = SingleFetches(cold.fetch_api)
+    ask(cold, ("cold", 3), handle=single.handle)
+    assert cold.fetch_api.cold_reads.readers
+    cold.table.find("hot", 0).append(
+        cold.batch(b"news"), acks=1, now_ms=cold.clock.wall_ms(), mono_ms=1_000
+    )
+    call = ask(cold, ("hot", COUNT), handle=single.handle)
+    assert call.is_completed
+    assert len(call.slot.chunks) == 1, "an answer in one piece is that of the short way"
 
 
 async def test_readers_that_are_followed_are_bounded(cold: World) -> None:

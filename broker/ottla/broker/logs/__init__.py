@@ -10,6 +10,7 @@ fetch_read.py              what a fetch asks for, and one partition of it read
 cold_reads.py             what fetches have brought into memory
 read_ahead_driver.py       brings it in, on the workers of the directories
 fetch_session.py           fetch sessions (KIP-227)
+single_fetches.py          the fetches of a single partition, answered without those steps
 list_offsets.py            ListOffsets
 leader_epochs.py           OffsetForLeaderEpoch
 delete_records.py          DeleteRecords

@@ -4,8 +4,9 @@ Pure; what acts is handed in.  The loop never waits for a disk: a fetch that mee
 memory has it brought in, takes what its other partitions have, and is woken when it is here.  So a
 disk that hangs delays its own partitions alone.
 
-Who had to wait once and then reads on in order finds what follows brought in ahead of it.  Such a
-reader is known by where it reads, for many clients fetch without a session.
+Who had to wait once and then reads on in order finds what follows brought in ahead of it, until all
+of the file is here.  Such a reader is known by where it reads, for many clients fetch without a
+session.
 """
 
 from collections.abc import Callable, Hashable
@@ -91,9 +92,12 @@ class ColdReads:
     def _read_ahead(self, partition: Partition, reader: ColdReader, file: DiskFile) -> None:
         begin = reader.ahead_to
         size = min(AHEAD_BYTES, file.size_bytes - begin)
+        if size <= 0:
+            self._part_from(file.path, reader)
+            return
         coming = self._coming.setdefault(partition, set())
         key = (file.path, begin)
-        if size <= 0 or key in coming or len(coming) >= RANGES_PER_PARTITION_MAX:
+        if key in coming or len(coming) >= RANGES_PER_PARTITION_MAX:
             if not coming:
                 del self._coming[partition]
             return
@@ -101,6 +105,13 @@ class ColdReads:
         coming.add(key)
         if self._begin(FileSlice(file, begin, size), partial(self._on_ahead, partition, key)):
             self._forget(partition, key)
+
+    def _part_from(self, path: str, reader: ColdReader) -> None:
+        """Follow a reader no longer for whom all of the file is here: what is written now is."""
+        readers = self.readers[path]
+        readers.remove(reader)
+        if not readers:
+            del self.readers[path]
 
     def _on_ahead(self, partition: Partition, key: tuple[str, int], _: OSError | None) -> None:
         self._forget(partition, key)  # an error is for the read to meet

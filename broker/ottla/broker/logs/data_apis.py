@@ -9,6 +9,7 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi, LookUps
 from ottla.broker.logs.produce import ProduceApi
+from ottla.broker.logs.single_fetches import SingleFetches
 from ottla.broker.logs.small_produces import SmallProduces
 from ottla.broker.logs.transactional_appends import TransactionalAppends, TransactionCoordinators
 from ottla.broker.network.dispatch import Dispatcher
@@ -78,7 +79,7 @@ class DataApis:
             large_handler=produce.handle_large,
             frame_handler=SmallProduces(produce).serve,
         )
-        dispatcher.register(FETCH, fetch.handle, large_handler=fetch.handle_large)
+        dispatcher.register(FETCH, SingleFetches(fetch).handle, large_handler=fetch.handle_large)
         dispatcher.register(LIST_OFFSETS, self.list_offsets.handle)
         dispatcher.register(DELETE_RECORDS, self.delete_records.handle)
         dispatcher.register(OFFSET_FOR_LEADER_EPOCH, self.leader_epochs.handle)

@@ -330,9 +330,10 @@ class FetchApi:
         self.cold_reads = ColdReads(bring_in, purgatory.wake)
         self.one_event = purgatory.one_event
         self._purgatory = purgatory
-        self._sessions = sessions
+        self.sessions = sessions
         self._times = times
-        self._fetch_bytes_max = fetch_bytes_max
+        self.fetch_bytes_max = fetch_bytes_max
+        """The most that an answer has of records, but for a batch that is larger."""
         sessions.let_go = self._let_go
 
     def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
@@ -356,7 +357,7 @@ class FetchApi:
 
     def _limits_of(self, context: RequestContext, request: FetchRequest) -> FetchLimits:
         """Return the limits of a fetch; a follower's is charged to no client."""
-        limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
         charge = context.slot.charge
         if charge is not None:
             if limits.is_from_follower:
@@ -406,7 +407,7 @@ class FetchApi:
         """Do as `_begin`, with the partitions that are named taken in some in a step."""
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             asked, request.topics = request.topics, []
-            self._sessions.check_room(request, asked)
+            self.sessions.check_room(request, asked)
             fetch = self._begin(context, request, limits)
             session = fetch.session
             if session is None:
@@ -417,10 +418,10 @@ class FetchApi:
                 session.ask(*named)
                 if pace.is_due():
                     yield
-            self._sessions.touch(session, context.arrived_ms)
+            self.sessions.touch(session, context.arrived_ms)
             return fetch
         if request.session_id != NO_SESSION:
-            self._sessions.close(request.session_id)
+            self.sessions.close(request.session_id)
         targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
         opens_session = request.session_epoch == INITIAL_EPOCH
         return Fetch(self, context, limits, targets, opens_session=opens_session)
@@ -458,17 +459,17 @@ class FetchApi:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             # A full request ends the session it names.
             if request.session_id != NO_SESSION:
-                self._sessions.close(request.session_id)
+                self.sessions.close(request.session_id)
             targets = targets_of(request, limits.uses_topic_ids)
             opens_session = epoch == INITIAL_EPOCH and len(targets) > 0
             return Fetch(self, context, limits, targets, opens_session=opens_session)
-        session = self._sessions.continue_session(
+        session = self.sessions.continue_session(
             request, replica_id=limits.replica_id, uses_topic_ids=limits.uses_topic_ids
         )
         if not session.targets:
-            self._sessions.close(session.session_id)
+            self.sessions.close(session.session_id)
             return Fetch(self, context, limits, {})
-        self._sessions.touch(session, context.arrived_ms)
+        self.sessions.touch(session, context.arrived_ms)
         if context.permissions is not None:
             session.check_again(context.permissions.version)
         return Fetch(self, context, limits, session.targets, session)
@@ -477,7 +478,7 @@ class FetchApi:
         self, targets: dict[TargetKey, FetchTarget], limits: FetchLimits, now_ms: int
     ) -> FetchSession | None:
         """Open a session over what a full request asked; None when no slot is free."""
-        session = self._sessions.open(
+        session = self.sessions.open(
             targets,
             replica_id=limits.replica_id,
             uses_topic_ids=limits.uses_topic_ids,

@@ -156,6 +156,15 @@ class FetchSession:
         if not is_patient:
             self.on_due()
 
+    def note_records(self, asked: FetchPartition, high_watermark: int, log_start: int) -> None:
+        """Take in a request that names the only partition, and that it is given records of it."""
+        (target,) = self.targets.values()
+        target.ask(asked)
+        target.told_high_watermark = high_watermark
+        target.told_log_start_offset = log_start
+        self.due[target] = None
+        self.epoch = next_epoch(self.epoch)
+
     @property
     def look_at_count(self) -> int:
         """How many partitions the next fetch looks at."""
@@ -234,6 +243,24 @@ class FetchSessionCache:
         for target in session.update(request):
             self.let_go(target)
         session.epoch = next_epoch(session.epoch)
+        return session
+
+    def find_single(self, request: FetchRequest) -> FetchSession | None:
+        """Return the session that a consumer's request continues, if it has one partition.
+
+        None also where anything else may have to be said or done than to read that.
+        """
+        session = self._sessions.get(request.session_id)
+        if (
+            session is None
+            or session.epoch != request.session_epoch
+            or len(session.targets) != 1
+            or session.failed
+            or session.is_privileged
+            or not session.uses_topic_ids
+            or request.forgotten_topics_data
+        ):
+            return None
         return session
 
     def check_room(self, request: FetchRequest, asked: Iterable[FetchTopic]) -> None:
