@@ -5,7 +5,7 @@ dead does its work no longer.  Work that must not be lost belongs to the owner o
 finds it again when `work` begins.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
 import trio
@@ -19,6 +19,15 @@ higher leaves the work undone for longer."""
 
 BackgroundWork: TypeAlias = Callable[[], Awaitable[object]]
 """The work of a task, from its start."""
+
+
+async def run_side_by_side(
+    works: Callable[[trio.Nursery], Iterable[tuple[str, BackgroundWork]]], errors: UnexpectedErrors
+) -> None:
+    """Keep tasks running, each with its name, until cancelled; `works` is given their nursery."""
+    async with trio.open_nursery() as nursery:
+        for name, work in works(nursery):
+            nursery.start_soon(keep_running, name, work, errors)
 
 
 async def keep_running(

@@ -43,6 +43,9 @@ coordinator_door.py    what handlers need of the coordinator
 membership_apis.py     JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 consumer_group_apis.py ConsumerGroupHeartbeat
 offset_apis.py         OffsetCommit, OffsetFetch, OffsetDelete
+framed_commits.py      an OffsetCommit of one topic, answered from its frame
+topic_committer.py     who commits offsets of which topic, again and again
+small_commits.py       an OffsetCommit of few partitions
 transactional_offsets.py  TxnOffsetCommit
 group_admin_apis.py    DescribeGroups, ListGroups, DeleteGroups
 describe_consumers.py  ConsumerGroupDescribe

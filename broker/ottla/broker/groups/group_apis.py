@@ -4,6 +4,7 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.consumer_group_apis import ConsumerGroupApis
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.describe_consumers import ConsumerGroupDescribeApi
+from ottla.broker.groups.framed_commits import FramedCommits
 from ottla.broker.groups.group_admin_apis import GroupAdminApis
 from ottla.broker.groups.membership_apis import MembershipApis
 from ottla.broker.groups.offset_apis import OffsetApis
@@ -70,7 +71,8 @@ def register_group_apis(
     )
     dispatcher.register(CONSUMER_GROUP_HEARTBEAT, consumers.heartbeat)
     offsets = OffsetApis(coordinator, metadata)
-    dispatcher.register(OFFSET_COMMIT, offsets.commit)
+    framed = FramedCommits(coordinator, metadata)
+    dispatcher.register(OFFSET_COMMIT, offsets.commit, frame_handler=framed.serve)
     dispatcher.register(OFFSET_FETCH, offsets.fetch)
     dispatcher.register(OFFSET_DELETE, offsets.delete)
     transactional = TransactionalOffsetsApi(

@@ -31,7 +31,10 @@ def batches_of(
     build = BatchBuilder.build if producer is None else partial(_build_of, producer=producer)
     builder = BatchBuilder()
     for write in writes:
-        if builder.size_bytes + sum(map(_size_of, write)) <= bytes_max:
+        size = 0
+        for key, value in write:
+            size += len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+        if builder.size_bytes + size <= bytes_max:
             for key, value in write:
                 builder.append(timestamp_ms, key, value)
             continue

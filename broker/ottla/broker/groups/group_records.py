@@ -82,8 +82,11 @@ _int16 = Struct(">h")
 _key_start = Struct(">hh").pack
 _length = _int16.pack
 _index = Struct(">i").pack
+offset_key_end = _index
+"""Returns the rest of an offset's key: its partition."""
 _value_start = Struct(">hqi").pack
 _instant = Struct(">q").pack
+_value_without_metadata = Struct(">hqiBq").pack
 NO_TAGS = b"\0"
 TOPIC_ID_TAG = b"\1\0\x10"
 """One tagged field: its tag, 0, and its size."""
@@ -122,6 +125,11 @@ def offset_key(group: str, topic: str, partition: int) -> bytes:
 
     It is put together by hand, as most values are: every commit has one of each.
     """
+    return offset_key_start(group, topic) + _index(partition)
+
+
+def offset_key_start(group: str, topic: str) -> bytes:
+    """Return the keys of all offsets of a group and a topic, without their partitions."""
     raw_group, raw_topic = group.encode(), topic.encode()
     return b"".join(
         (
@@ -129,7 +137,6 @@ def offset_key(group: str, topic: str, partition: int) -> bytes:
             raw_group,
             _length(len(raw_topic)),
             raw_topic,
-            _index(partition),
         )
     )
 
@@ -148,10 +155,40 @@ def lasting_offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, topic_id: UUID
 ) -> bytes:
     """Return a committed offset without an expiry of its own as bytes."""
+    return lasting_value(offset, leader_epoch, metadata, commit_timestamp_ms, tags_of(topic_id))
+
+
+def lasting_value(
+    offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, tags: bytes
+) -> bytes:
+    """Return the same of a topic whose tagged fields are at hand."""
+    if not metadata:
+        return (
+            _value_without_metadata(OFFSET_VERSION, offset, leader_epoch, 1, commit_timestamp_ms)
+            + tags
+        )
     raw = metadata.encode()
-    tags = NO_TAGS if topic_id == ZERO_UUID else TOPIC_ID_TAG + topic_id.bytes
     start = _value_start(OFFSET_VERSION, offset, leader_epoch)
     return b"".join((start, write_uvarint(len(raw) + 1), raw, _instant(commit_timestamp_ms), tags))
+
+
+def tags_of(topic_id: UUID) -> bytes:
+    """Return the tagged fields of the values of a topic's offsets."""
+    return _tags_of.get(topic_id) or _keep_tags(topic_id)
+
+
+def _keep_tags(topic_id: UUID) -> bytes:
+    """Return the tagged fields of a committed offset, and remember them."""
+    if len(_tags_of) >= TOPICS_KEPT_MAX:
+        _tags_of.clear()
+    tags = _tags_of[topic_id] = NO_TAGS if topic_id == ZERO_UUID else TOPIC_ID_TAG + topic_id.bytes
+    return tags
+
+
+TOPICS_KEPT_MAX = 1_024
+"""Topics whose tagged fields are remembered.  Lower makes some again for each commit."""
+
+_tags_of: dict[UUID, bytes] = {}
 
 
 def group_key(group: str) -> bytes:

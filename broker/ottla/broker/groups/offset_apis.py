@@ -14,6 +14,12 @@ from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.effects import Asker
 from ottla.broker.groups.offset_store import TopicCommit
 from ottla.broker.groups.offsets import PENDING, UNSTABLE, CommittedOffset
+from ottla.broker.groups.small_commits import (
+    SmallCommit,
+    committed_small,
+    is_small,
+    missing_code,
+)
 from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import (
     STEP_COST,
@@ -78,9 +84,6 @@ GROUP_COST = 5
 OFFSETS_PER_COST = 4
 """Offsets that are collected in the time in which one is put into an answer."""
 
-SMALL_COUNT_MAX = 50
-"""Topics and partitions of a request that is served without steps: about a millisecond."""
-
 COMMITS_PER_PIECE = 500
 """Partitions that are committed together, in one turn of the loop: some ten milliseconds at most.
 A request of more is committed piece by piece."""
@@ -109,24 +112,22 @@ class OffsetApis:
         version = context.header.api_version
         found: list[Topic | None] = []
         commits: list[TopicCommit] = []
+        count = 0
         for asked in request.topics:
             topic = self._topic(asked.name, asked.topic_id, version)
             found.append(topic)
             if topic is not None:
                 there = topic.partitions
-                known = [one for one in asked.partitions if one.partition_index in there]
+                known = []
+                for one in asked.partitions:
+                    if one.partition_index in there:
+                        known.append(one)
                 commits.append(TopicCommit(topic.name, topic.id, known))
-        if not any(commit.partitions for commit in commits):
-            return _committed_small(request, found, [], version)
-
-        def answer(said: Any) -> None:
-            if isinstance(said, ErrorCode):
-                codes = [said] * sum(len(commit.partitions) for commit in commits)
-            else:
-                codes = [code for topic in said for code in topic]
-            context.slot.complete(_committed_small(request, found, codes, version))
-
-        self._commit_piece(request, commits, answer, version)
+                count += len(known)
+        if not count:
+            return committed_small(request, found, [], version)
+        commit = SmallCommit(context.slot, request, version, found, commits)
+        self._coordinator.perform(request.group_id, commit.answer, commit.decide, is_write=True)
         return None
 
     def _commit(self, context: RequestContext, request: OffsetCommitRequest) -> Steps[None]:
@@ -386,7 +387,7 @@ def _committed(
     for asked, topic in zip(request.topics, found, strict=True):
         partitions = []
         for one in asked.partitions:
-            code = _missing_code(one.partition_index, topic, version) or next(left)
+            code = missing_code(one.partition_index, topic, version) or next(left)
             partitions.append(
                 OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
             )
@@ -402,34 +403,6 @@ def _committed(
     return response
 
 
-def is_small(request: OffsetCommitRequest) -> bool:
-    """Return whether a request has at most SMALL_COUNT_MAX topics and partitions."""
-    topics = request.topics
-    return len(topics) <= SMALL_COUNT_MAX and (
-        sum(len(topic.partitions) for topic in topics) <= SMALL_COUNT_MAX
-    )
-
-
-def _committed_small(
-    request: OffsetCommitRequest, found: list[Topic | None], codes: list[ErrorCode], version: int
-) -> OffsetCommitResponse:
-    """Return the answer that `_committed` makes in steps, made at once."""
-    left = iter(codes)
-    topics = []
-    for asked, topic in zip(request.topics, found, strict=True):
-        partitions = []
-        for one in asked.partitions:
-            index = one.partition_index
-            code = _missing_code(index, topic, version) or next(left)
-            partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
-        topics.append(
-            OffsetCommitResponseTopic(
-                name=asked.name, topic_id=asked.topic_id, partitions=partitions
-            )
-        )
-    return OffsetCommitResponse(topics=topics)
-
-
 def _known(
     asked: OffsetCommitRequestTopic, topic: Topic, pace: StepPace
 ) -> Steps[list[OffsetCommitRequestPartition]]:
@@ -441,15 +414,6 @@ def _known(
         if pace.is_due(len(part) * STEP_COST // VALUES_PER_STEP):
             yield
     return known
-
-
-def _missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
-    """Return what is missing of a partition to which somebody commits, NONE where it is there."""
-    if topic is None and version >= OFFSETS_TOPIC_IDS_FROM:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if topic is None or index not in topic.partitions:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE
 
 
 def asked_once(

@@ -8,9 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.broker.groups.effects import Outbox
+from ottla.broker.groups.effects import Outbox, new_tuple
 from ottla.broker.groups.group_batches import batches_of
-from ottla.broker.groups.group_records import NO_EXPIRY, GroupRecord, offset_key
+from ottla.broker.groups.group_records import (
+    NO_EXPIRY,
+    GroupRecord,
+    lasting_value,
+    offset_key,
+    offset_key_end,
+)
 from ottla.broker.groups.offsets import (
     PENDING,
     UNSTABLE,
@@ -19,6 +25,7 @@ from ottla.broker.groups.offsets import (
     committed_offset_of,
 )
 from ottla.broker.groups.pending_offsets import PendingOffsets
+from ottla.broker.groups.topic_committer import CommitRow, TopicCommitter
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId
 from ottla.wire.messages.offset_commit_key import OffsetCommitKey
@@ -27,12 +34,20 @@ from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequestPartition
 
 
-class TopicCommit(NamedTuple):
+class TopicCommit:
     """What a commit says of one topic, which exists."""
 
-    topic: str
-    topic_id: UUID
-    partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition]
+    __slots__ = ("partitions", "topic", "topic_id")
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: UUID,
+        partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = partitions
 
 
 class OwnBatch(NamedTuple):
@@ -99,10 +114,30 @@ class OffsetStore:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         index = asked.partition_index
         key = offset_key(group_id, topic.topic, index)
-        self._outbox.write(GroupRecord(key, offset.encoded()))
+        self._outbox.write(new_tuple(GroupRecord, (key, offset.encoded())))
         self.committed.put(group_id, topic.topic, index, offset)
         self.pending.supersede(group_id, topic.topic, index)
         return ErrorCode.NONE
+
+    def commit_rows(
+        self, committer: TopicCommitter, rows: list[CommitRow], wall_ms: int
+    ) -> list[ErrorCode]:
+        """Keep offsets of one topic, of no transaction, as `commit` does."""
+        group_id, topic, topic_id = committer.group_id, committer.topic_name, committer.topic_id
+        metadata_bytes_max = self._metadata_bytes_max
+        codes: list[ErrorCode] = []
+        for index, offset, leader_epoch, metadata in rows:
+            if len(metadata) > metadata_bytes_max:
+                codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            key = committer.key_start + offset_key_end(index)
+            value = lasting_value(offset, leader_epoch, metadata, wall_ms, committer.tags)
+            self._outbox.write(new_tuple(GroupRecord, (key, value)))
+            kept = CommittedOffset(offset, leader_epoch, metadata, wall_ms, NO_EXPIRY, topic_id)
+            self.committed.put(group_id, topic, index, kept)
+            self.pending.supersede(group_id, topic, index)
+            codes.append(ErrorCode.NONE)
+        return codes
 
     def commit_in_transaction(
         self,

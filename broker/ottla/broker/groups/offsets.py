@@ -1,7 +1,6 @@
 """The committed offsets of the groups of one partition of `__consumer_offsets`.  Pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.groups.group_records import NO_EXPIRY, lasting_offset_value, offset_value
@@ -11,15 +10,41 @@ from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 TopicAndIndex = tuple[str, int]
 
 
-class CommittedOffset(NamedTuple):
-    """How far a group has come in one partition."""
+class CommittedOffset:
+    """How far a group has come in one partition.  It does not change."""
 
-    offset: int
-    leader_epoch: int = NO_EPOCH
-    metadata: str = ""
-    commit_timestamp_ms: int = -1
-    expire_timestamp_ms: int = NO_EXPIRY
-    topic_id: UUID = ZERO_UUID
+    __slots__ = (
+        "commit_timestamp_ms",
+        "expire_timestamp_ms",
+        "leader_epoch",
+        "metadata",
+        "offset",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        offset: int,
+        leader_epoch: int = NO_EPOCH,
+        metadata: str = "",
+        commit_timestamp_ms: int = -1,
+        expire_timestamp_ms: int = NO_EXPIRY,
+        topic_id: UUID = ZERO_UUID,
+    ) -> None:
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
+        self.commit_timestamp_ms = commit_timestamp_ms
+        self.expire_timestamp_ms = expire_timestamp_ms
+        self.topic_id = topic_id
+
+    def __repr__(self) -> str:
+        return f"CommittedOffset of {self.as_value()!r}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CommittedOffset) and self.as_value() == other.as_value()
+
+    __hash__ = None  # type: ignore[assignment]  # nothing is kept by it
 
     def encoded(self) -> bytes:
         """Return the value of its record as bytes."""
@@ -68,7 +93,10 @@ class OffsetTable:
 
     def put(self, group: str, topic: str, index: int, offset: CommittedOffset) -> None:
         """Take a commit over any before it."""
-        self._by_group.setdefault(group, {})[topic, index] = offset
+        offsets = self._by_group.get(group)
+        if offsets is None:
+            offsets = self._by_group[group] = {}
+        offsets[topic, index] = offset
 
     def remove(self, group: str, topic: str, index: int) -> None:
         """Forget a commit; one that is not there is fine."""

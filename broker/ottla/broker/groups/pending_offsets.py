@@ -52,6 +52,8 @@ class PendingOffsets:
 
     def supersede(self, group: str, topic: str, index: int) -> None:
         """Note that a commit of no transaction is written after what waits here."""
+        if not self._by_group:
+            return
         for producer_id in self._by_group.get(group, {}).get((topic, index), ()):
             self._by_producer[producer_id][group, topic, index].is_superseded = True
 

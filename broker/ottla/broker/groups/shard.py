@@ -49,6 +49,7 @@ from ottla.broker.groups.offset_store import OffsetStore, OwnBatch, TopicCommit
 from ottla.broker.groups.rebalance import Join, Rebalancer, failed_join
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
+from ottla.broker.groups.topic_committer import RowsCommit
 from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.network.steps import StepPace
 from ottla.model.errors import ErrorCode, RefusedError
@@ -64,14 +65,11 @@ from ottla.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.leave_group_request import MemberIdentity
 from ottla.wire.messages.offset_commit_key import OffsetCommitKey
-from ottla.wire.messages.offset_commit_request import (
-    OffsetCommitRequest,
-)
+from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.sync_group_request import SyncGroupRequest
 
 NO_RETENTION = -1
-
 
 REMOVAL_COST = 25
 """What it costs to remove a member, counted as entries of an answer: a tenth of a millisecond."""
@@ -439,25 +437,38 @@ class GroupShard:
         version: int,
     ) -> None:
         """Keep offsets; the answer is a list of codes for each topic, in order."""
-        try:
-            check_commit(self.groups.get(request.group_id), request, version)
-        except RefusedError as refusal:
-            self._outbox.answer(asker, refusal.code)
+        if not self._lets(request, asker, now, version):
             return
-        group = self._find_or_make(request.group_id)
-        if isinstance(group, ClassicGroup):
-            self._rebalancer.keep_alive(group, request.member_id, now)
         expire_ms = NO_EXPIRY
         if request.retention_time_ms != NO_RETENTION:
             expire_ms = min(now.wall_ms + request.retention_time_ms, INT64_MAX)
-        codes = [
-            [
-                self.store.commit(request.group_id, topic, one, now.wall_ms, expire_ms)
-                for one in topic.partitions
-            ]
-            for topic in topics
-        ]
+        commit, group_id, wall_ms = self.store.commit, request.group_id, now.wall_ms
+        codes: list[list[ErrorCode]] = []
+        for topic in topics:
+            codes.append([])
+            for one in topic.partitions:
+                codes[-1].append(commit(group_id, topic, one, wall_ms, expire_ms))
         self._outbox.answer_when_committed(asker, codes)
+
+    def commit_rows(self, commit: RowsCommit, asker: Asker, now: Instant) -> None:
+        """Keep offsets of one topic; the answer is a list of codes, in order."""
+        if self._lets(commit.committer.request, asker, now, commit.version):
+            codes = self.store.commit_rows(commit.committer, commit.rows, now.wall_ms)
+            self._outbox.answer_when_committed(asker, codes)
+
+    def _lets(self, request: OffsetCommitRequest, asker: Asker, now: Instant, version: int) -> bool:
+        """Return whether a member may commit offsets; answer the request where it may not."""
+        group = self.groups.get(request.group_id)
+        try:
+            check_commit(group, request, version)
+        except RefusedError as refusal:
+            self._outbox.answer(asker, refusal.code)
+            return False
+        if group is None:
+            self._find_or_make(request.group_id)
+        elif isinstance(group, ClassicGroup):
+            self._rebalancer.keep_alive(group, request.member_id, now)
+        return True
 
     def offsets_in_transaction(
         self, commit: TransactionalCommit, topics: Iterable[TopicCommit], now: Instant

@@ -15,12 +15,13 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Generic
 
 import trio
 
 from ottla.broker.groups.commit_wait import told_as
-from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.effects import Asker, Instant, new_tuple
 from ottla.broker.groups.group_batches import batches_of
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.led_shard import LedShard, ShardT, WriteT
@@ -32,7 +33,8 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
-from ottla.model.background_driver import BackgroundWork, keep_running
+from ottla.model.background_driver import BackgroundWork, run_side_by_side
+from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.seams import Clock
@@ -46,6 +48,7 @@ not be read.  Shorter loads it in vain more often, longer leaves its clients wit
 after there is room."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     """The shards of one topic that are led here; owns them."""
 
@@ -77,6 +80,9 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._logger = logging.getLogger(f"ottla.broker.{self.serves}")
         self.image: MetadataImage = EMPTY
         """The metadata that it has followed: what it leads by that is being served."""
+        self._counted_image = EMPTY
+        """The metadata that the number of partitions is of."""
+        self._partition_count = 0
         self._led: dict[int, LedShard[ShardT, WriteT]] = {}
         self._due: list[LedShard[ShardT, WriteT]] = []
         self._is_due = trio.Event()
@@ -132,13 +138,11 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     async def run(self) -> None:
         """Load, append and keep time until cancelled."""
-        async with trio.open_nursery() as nursery:
+        await run_side_by_side(self._works, self._errors)
 
-            async def serve() -> None:
-                await self._serve(nursery)
-
-            for name, work in ((self.serves, serve), *self._tasks()):
-                nursery.start_soon(keep_running, name, work, self._errors)
+    def _works(self, nursery: trio.Nursery) -> Iterator[tuple[str, BackgroundWork]]:
+        yield self.serves, partial(self._serve, nursery)
+        yield from self._tasks()
 
     async def _serve(self, nursery: trio.Nursery) -> None:
         while True:
@@ -298,16 +302,16 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 await trio.lowlevel.checkpoint()
                 if not self._is_current(led):
                     return
-        except (RefusedError, OSError) as error:
+        except (RefusedError, OSError) as refusal:
             # Of a shortage, such as of file descriptors, no other broker is told: it passes here.
             self._logger.error(
-                "the %s of %r cannot be loaded yet: %s", self.serves, led.partition, error
+                "the %s of %r cannot be loaded yet: %s", self.serves, led.partition, refusal
             )
             if self._is_current(led):
                 self._load_again(led)
                 again = self._led.get(led.partition.index)
                 if again is not None:
-                    again.delay_reason = str(error)
+                    again.delay_reason = str(refusal)
         except Exception as error:
             self._errors.note(self.serves, led.partition, error)
             # Loading it again would bring the same, without end.
@@ -390,10 +394,14 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 yield f"the {self.serves} of {at} cannot be loaded yet: {led.delay_reason}"
 
     def _find(self, key: str) -> LedShard[ShardT, WriteT]:
-        topic = self._table.image.topic(self.topic)
-        if topic is None:
+        image = self._table.image
+        if image is not self._counted_image:
+            topic = image.topic(self.topic)
+            self._counted_image = image
+            self._partition_count = 0 if topic is None else len(topic.partitions)
+        if not self._partition_count:
             raise RefusedError(ErrorCode.NOT_COORDINATOR)
-        index = partition_of(key, len(topic.partitions))
+        index = partition_of(key, self._partition_count)
         led = self._led.get(index)
         if led is not None and led.is_active and led.failure is None and self._leads(led):
             return led
@@ -418,7 +426,9 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return led
 
     def _now(self) -> Instant:
-        return Instant(self._clock.monotonic_ms(), self._clock.wall_ms())
+        clock = self._clock
+        now: Instant = new_tuple(Instant, (clock.monotonic_ms(), clock.wall_ms()))
+        return now
 
     # ---- appending
 
@@ -447,12 +457,12 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                     mono_ms=now.mono_ms,
                 )
                 self._reload_pauses_ms.pop(partition.index, None)
-        except RefusedError as error:
+        except RefusedError as refusal:
             self._logger.warning(
-                "the %s of %r are given up or loaded again: %s", self.serves, partition, error
+                "the %s of %r are given up or loaded again: %s", self.serves, partition, refusal
             )
-            self._load_again(led, is_at_once=error.code is not ErrorCode.KAFKA_STORAGE_ERROR)
-            raise RefusedError(told_as(error.code, self.too_large_code)) from error
+            self._load_again(led, is_at_once=refusal.code is not ErrorCode.KAFKA_STORAGE_ERROR)
+            raise RefusedError(told_as(refusal.code, self.too_large_code)) from refusal
         except Exception as error:
             self._errors.note(self.serves, partition, error)
             self._load_again(led)

@@ -81,7 +81,7 @@ class Coordinated:
             timeout_ms=700,
         )
 
-    def register(self, api_key: int, handler: Callable[..., Any]) -> None:
+    def register(self, api_key: int, handler: Callable[..., Any], **_: object) -> None:
         self.handlers[api_key] = handler
 
     async def publish(self) -> None:
