@@ -338,6 +338,12 @@ def directory_of(cluster: Cluster, topic: str, index: int) -> str:
     return found.path
 
 
+async def until_made(cluster: Cluster) -> None:
+    """Wait until every log is there that was announced."""
+    while cluster.broker.table.opening:
+        await trio.sleep(0.01)
+
+
 async def test_a_cordoned_directory_takes_no_new_replica_until_it_is_open_again(
     tmp_path: Path,
 ) -> None:
@@ -361,6 +367,7 @@ async def test_a_cordoned_directory_takes_no_new_replica_until_it_is_open_again(
     ):
         assert await cordoned(admin) == [second]
         await admin.create_topic("a", partition_count=4)
+        await until_made(cluster)
         assert {directory_of(cluster, "a", index) for index in range(4)} == {first}
         await set_cordoned(admin, "*", 2)
         with pytest.raises(RefusedError, match="have all their log directories cordoned"):
@@ -368,6 +375,7 @@ async def test_a_cordoned_directory_takes_no_new_replica_until_it_is_open_again(
         assert await cordoned(admin) == [first, second]
         await set_cordoned(admin, first, 1)
         await admin.create_topic("b", partition_count=1)
+        await until_made(cluster)
         assert await cordoned(admin) == [first]
         assert directory_of(cluster, "b", 0) == second
         with pytest.raises(RefusedError, match="is not one of"):

@@ -47,7 +47,8 @@ from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.broker.replicas.replica_manager import DiskWork, Fetchers, ReplicaLogs, ReplicaManager
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.broker.replicas.replica_seams import DiskWork, Fetchers, ReplicaLogs
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
 from ottla.broker.transactions.transaction_routes import (
@@ -197,6 +198,7 @@ class BrokerCore:
             times=self.dispatcher.times,
             coordinators=ports.coordinators,
             run_look_ups=ports.run_look_ups,
+            until_done=ports.work.until_done,
         )
 
     def register_early(

@@ -407,7 +407,7 @@ class Broker:
             self._markers,
             self._transactions,
             self.telemetry,
-            ImageWatch(self.purgatory),
+            ImageWatch(self.purgatory, self.metadata),
             readiness,
         ):
             self.member.add_publisher(publisher)

@@ -162,8 +162,9 @@ class Client:
         """Topics whose logs are being opened on this broker."""
         self.metadata = MetadataCache(is_opening=lambda topic: topic in self.opening)
         self.metadata.image = make_image()
+        self.metadata.followed_offset = self.metadata.image.provenance.offset
         self.purgatory = Purgatory()
-        self.watch = ImageWatch(self.purgatory)
+        self.watch = ImageWatch(self.purgatory, self.metadata)
         self.controller = Controller()
         self.dispatcher = Dispatcher()
         self.pending: list[tuple[ResponseSlot, Coroutine[Any, Any, Message | None]]] = []

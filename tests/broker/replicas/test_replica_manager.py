@@ -14,7 +14,8 @@ from ottla.broker.replicas.log_work_driver import LogWork
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS, Left, ReplicaManager
+from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS, ReplicaManager
+from ottla.broker.replicas.replica_seams import Left
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.image import EMPTY, MetadataImage, Provenance, Topic

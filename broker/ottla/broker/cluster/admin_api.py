@@ -1,8 +1,8 @@
 """Admin requests: the active controller decides, this broker passes them on.
 
-Pure but for the await of the controller.  After a change the answer waits until this broker's own
-image has its records, and until the logs of topics that it made are open here, so that a client
-which created a topic finds it at the broker that said so.
+Pure but for the await of the controller.  After a change the answer waits until this broker has
+followed its records, so that a client which created a topic finds it at the broker that said so.
+It does not wait for the logs: requests that name them do (`logs/early_requests`).
 """
 
 from collections.abc import Callable, Coroutine
@@ -21,20 +21,12 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
-from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
-from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 
 FORWARDED_API_KEYS = frozenset(REFUSALS)
 """The forwarded APIs that the controller decides in this release."""
 
 SEEN_HERE_MS_MAX = 5_000
 """How long an answer waits for our own image; the change itself is committed by then."""
-
-LOGS_WAIT_MS_MAX = 2_000
-"""How long an answer waits for the logs of the topics it made to be open here.
-
-Where that takes longer, clients try again; meanwhile whatever they ask on this connection next,
-such as the metadata, would wait as well."""
 
 APART_FROM_BYTES = 16 * KIB
 """Size of a request or an answer that is encoded, decoded or refused apart from the loop."""
@@ -113,15 +105,29 @@ class AdminApi:
             # Here and nowhere else: the controller sees brokers, not the client's connection.
             context.slot.mute_until(self._now_ms() + throttle_ms)
 
+        slot = context.slot
+        is_plain = slot.amend is None and slot.charge is None and slot.trace is None
+        response_kind = response_class(request.API_KEY)
+        if (
+            is_plain
+            and finish is _as_it_is
+            and throttle_ms <= 0
+            and len(answer.body) >= APART_FROM_BYTES
+            and not hasattr(response_kind, "error_code")
+        ):
+            # Nothing of it is ours: a hundred topics come with thousands of settings.
+            offset = Offset(answer.metadata_offset)
+            return self._when_seen(context, answer.body, offset, timeout_ms)
+
         def decoded() -> Message:
-            response = decode(response_class(request.API_KEY), version, answer.body)
+            response = decode(response_kind, version, answer.body)
             if throttle_ms > 0 and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = throttle_ms
             return finish(response)
 
         def seen(response: Message) -> Message | None:
             offset = Offset(answer.metadata_offset)
-            return self._when_seen(context, request, response, offset, timeout_ms)
+            return self._when_seen(context, response, offset, timeout_ms)
 
         if len(answer.body) < APART_FROM_BYTES:
             return seen(decoded())
@@ -130,47 +136,35 @@ class AdminApi:
     def _when_seen(
         self,
         context: RequestContext,
-        request: Message,
-        answer: Message,
+        answer: Message | bytes,
         metadata_offset: Offset,
         timeout_ms: int,
     ) -> Message | None:
-        """Return the answer if our own image has what it says; else it is given later."""
+        """Return the answer if our own image has what it says; else it is given later.
+
+        One that is encoded already is given here in any case.
+        """
         metadata = self._metadata
-        made = _topics_made(request)
 
         def is_seen() -> bool:
-            return metadata.image.provenance.offset >= metadata_offset
+            return metadata.followed_offset >= metadata_offset
 
-        def are_open() -> bool:
-            return not any(map(metadata.is_opening, made))
+        def give() -> None:
+            if isinstance(answer, bytes):
+                context.slot.complete_body(answer)
+            else:
+                context.slot.complete(answer)
 
-        def wait_for_logs() -> None:
-            answer_when(
-                self._purgatory,
-                context,
-                are_open,
-                lambda: context.slot.complete(answer),
-                deadline_ms=self._now_ms() + LOGS_WAIT_MS_MAX,
-            )
-
-        if is_seen() and are_open():
+        if isinstance(answer, Message) and is_seen():
             return answer
         answer_when(
             self._purgatory,
             context,
             is_seen,
-            wait_for_logs,
+            give,
             deadline_ms=context.arrived_ms + timeout_ms + SEEN_HERE_MS_MAX,
         )
         return None
-
-
-def _topics_made(request: Message) -> list[str]:
-    """Return the topics that get new logs by a request."""
-    if isinstance(request, CreateTopicsRequest | CreatePartitionsRequest):
-        return [topic.name for topic in request.topics]
-    return []
 
 
 def _as_it_is(answer: Message) -> Message:

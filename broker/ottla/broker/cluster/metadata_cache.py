@@ -20,10 +20,12 @@ IMAGE_CHANGED = "the metadata image has changed"
 class MetadataCache:
     """Holds the current image."""
 
-    __slots__ = ("image", "is_opening")
+    __slots__ = ("followed_offset", "image", "is_opening")
 
     def __init__(self, is_opening: Callable[[str], bool] = lambda topic: False) -> None:
         self.image: MetadataImage = EMPTY
+        self.followed_offset = EMPTY.provenance.offset
+        """Offset of the last record that all of this broker has followed."""
         self.is_opening = is_opening
         """Says whether logs of a topic are being opened on this broker for the first time."""
 
@@ -40,8 +42,9 @@ class MetadataCache:
 class ImageWatch:
     """Wakes who waits for a newer image, when all the broker has followed it."""
 
-    def __init__(self, purgatory: Purgatory) -> None:
+    def __init__(self, purgatory: Purgatory, metadata: MetadataCache) -> None:
         self._purgatory = purgatory
+        self._metadata = metadata
 
     @property
     def name(self) -> str:
@@ -50,6 +53,7 @@ class ImageWatch:
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Let them look at the image."""
+        self._metadata.followed_offset = image.provenance.offset
         self._purgatory.wake(IMAGE_CHANGED)
 
 

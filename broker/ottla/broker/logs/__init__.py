@@ -1,6 +1,7 @@
 """Requests on the partitions of this broker.
 
 data_apis.py               registers the handlers of clients: start here
+early_requests.py          has requests wait for logs that are being made
 produce.py                 Produce
 small_produces.py          the produces of one small batch, answered from their frames
 produced_parts.py          a partition's part of it: what is wrong with the batch, and the answer

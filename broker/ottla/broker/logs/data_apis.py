@@ -4,6 +4,13 @@ from collections.abc import Awaitable, Callable
 
 from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.delete_records import DeleteRecordsApi
+from ottla.broker.logs.early_requests import (
+    EarlyRequests,
+    UntilDone,
+    named_by_index,
+    named_by_leader_epochs,
+    named_by_produce,
+)
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
@@ -48,7 +55,9 @@ class DataApis:
         times: RequestTimes,
         coordinators: TransactionCoordinators,
         run_look_ups: Callable[[LookUps], Awaitable[None]],
+        until_done: UntilDone,
     ) -> None:
+        self._early = EarlyRequests(table, until_done)
         self.produce = ProduceApi(
             table=table,
             purgatory=purgatory,
@@ -72,14 +81,17 @@ class DataApis:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Serve them."""
-        produce, fetch = self.produce, self.fetch
+        produce, fetch, behind = self.produce, self.fetch, self._early.behind
         dispatcher.register(
             PRODUCE,
-            produce.handle,
-            large_handler=produce.handle_large,
+            behind(produce.handle, named_by_produce),
+            large_handler=behind(produce.handle_large, named_by_produce),
             frame_handler=SmallProduces(produce).serve,
         )
         dispatcher.register(FETCH, SingleFetches(fetch).handle, large_handler=fetch.handle_large)
-        dispatcher.register(LIST_OFFSETS, self.list_offsets.handle)
-        dispatcher.register(DELETE_RECORDS, self.delete_records.handle)
-        dispatcher.register(OFFSET_FOR_LEADER_EPOCH, self.leader_epochs.handle)
+        for key, handle, named in (
+            (LIST_OFFSETS, self.list_offsets.handle, named_by_index),
+            (DELETE_RECORDS, self.delete_records.handle, named_by_index),
+            (OFFSET_FOR_LEADER_EPOCH, self.leader_epochs.handle, named_by_leader_epochs),
+        ):
+            dispatcher.register(key, behind(handle, named))

@@ -5,6 +5,7 @@ partition_port.py          what it wakes, and which flushes and reviews it has m
 follower.py                what the leader knows of one follower
 partition_table.py         the partitions on this broker
 replica_manager.py         follows the metadata: becomes leader, becomes follower, deletes
+replica_seams.py           what it asks of logs, followers and disks
 log_work_driver.py         opens and deletes logs, so that no publisher waits for a disk
 
 In-sync replicas

@@ -17,12 +17,16 @@ from ottla.model.ids import NO_EPOCH, NO_NODE, ZERO_UUID
 class PartitionTable:
     """Local partitions by (name, index) and (id, index), under the image published last."""
 
-    __slots__ = ("by_id", "by_name", "image")
+    __slots__ = ("by_id", "by_name", "image", "opening")
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[UUID, dict[int, Partition]] = {}
+        self.opening: dict[str, dict[Partition, None]] = {}
+        """By topic, the partitions whose logs are being opened for the first time.
+
+        As asked for: the order of a set is that of where objects lie in memory."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_id.values():

@@ -3,7 +3,7 @@
 A publisher that waits for no disk: what changes in memory changes at once, and what a disk has to
 do (open, delete, finish a truncation under way) is asked of `LogWork`, whose steps look at the
 metadata of their own time.  Requests are answered from the partition table all the while, with
-NOT_LEADER_OR_FOLLOWER until a new log is there and as unknown once a topic is deleted.
+NOT_LEADER_OR_FOLLOWER until a new log is there, and as unknown once a topic is deleted.
 
 Per partition: the log of a deleted topic is deleted before one of the same name is made.  A
 partition is followed no more before it leads, follows somebody else or goes: while a duty of its
@@ -12,10 +12,10 @@ The first image is compared with all the logs that were recovered by an older on
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.cluster.dynamic_settings import PRODUCER_ID_EXPIRATION_MS, setting_in_force
@@ -25,6 +25,7 @@ from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.replicas.replica_seams import DiskWork, Fetchers, Left, ReplicaLogs
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.directories import MIGRATING, UNASSIGNED
@@ -50,87 +51,6 @@ OPEN_RETRY_MS = 5_000
 APPLIED_PER_TURN = 100
 """Partitions brought up to an image before other tasks get their turn.  Each takes some 20 us: more
 holds the loop for longer, fewer only adds turns."""
-
-Left = Callable[[], Awaitable[None]]
-"""Waits until nothing touches the log of a partition that was left."""
-
-
-class ReplicaDirectory(Protocol):
-    """What it needs of a log directory."""
-
-    @property
-    def directory_id(self) -> UUID | None:
-        """Return the directory's id."""
-        ...
-
-
-class ReplicaLogs(Protocol):
-    """What it needs of the log manager."""
-
-    def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition that serves, with its log."""
-        ...
-
-    @property
-    def offline(self) -> Mapping[TopicPartition, str]:
-        """The partitions that do not serve, each with its reason."""
-        ...
-
-    def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, None when there is none; RefusedError while it is offline."""
-        ...
-
-    async def create(
-        self,
-        partition: TopicPartition,
-        topic_id: UUID,
-        config: LogConfig,
-        *,
-        directory_id: UUID | None = None,
-        holds_nothing: bool = True,
-    ) -> Log:
-        """Return the partition's log, made when it is not there and no other may be missing."""
-        ...
-
-    async def delete(self, partition: TopicPartition) -> None:
-        """Take a partition's log away."""
-        ...
-
-    def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
-        """Return the directory a log lies in."""
-        ...
-
-    def apply_retention_soon(self) -> None:
-        """Look for segments that are kept no longer."""
-        ...
-
-
-class Fetchers(Protocol):
-    """What it needs of the followers."""
-
-    def follow(self, partition: Partition) -> None:
-        """Follow a partition's leader, unless that is done already."""
-        ...
-
-    def leave(self, partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, Left]:
-        """Follow these no longer; return what to wait for where a log is still being changed."""
-        ...
-
-
-class DiskWork(Protocol):
-    """What it needs of whoever does the work of the disks."""
-
-    def add(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
-        """Have a step done after those that were asked for of the same partition."""
-        ...
-
-    def has_steps(self, partition: TopicPartition) -> bool:
-        """Return whether steps of a partition are not done yet."""
-        ...
-
-    async def breathe(self) -> None:
-        """Let other tasks have a turn."""
-        ...
 
 
 class TopicSettings(NamedTuple):
@@ -179,8 +99,6 @@ class ReplicaManager:
         self._errors = errors or UnexpectedErrors()
         self._has_published = False
         self._without_log: dict[TopicIdPartition, Partition] = {}
-        self._opening: dict[str, set[Partition]] = {}
-        """By topic, the partitions whose logs are being opened for the first time."""
         self._set_aside: set[Partition] = set()
         """Partitions whose logs a follower's duty still changes."""
         self._retry_at_ms = 0
@@ -357,13 +275,14 @@ class ReplicaManager:
                 local.apply_config(settings.topic, self._clock.monotonic_ms())
 
     def _settings_of(self, image: MetadataImage, topic: str) -> "TopicSettings":
-        """Return a topic's settings, the same objects for all its partitions."""
-        found = self._settings.get(topic)
+        """Return a topic's settings, the same objects for all that have none of their own."""
+        name = topic if (TOPIC_RESOURCE, topic) in image.configs else ""
+        found = self._settings.get(name)
         if found is None:
             if self._topic_defaults is None:
                 self._topic_defaults = topic_defaults_of_image(image, self._config)
-            config = topic_config_of(image, topic, self._topic_defaults)
-            found = self._settings[topic] = TopicSettings(
+            config = topic_config_of(image, name, self._topic_defaults)
+            found = self._settings[name] = TopicSettings(
                 config,
                 LogConfig.of_topic(
                     config,
@@ -377,8 +296,14 @@ class ReplicaManager:
     # ---- what the disk has to do
 
     def is_opening(self, topic: str) -> bool:
-        """Return whether logs of a topic are being opened here for the first time."""
-        return topic in self._opening
+        """Return whether logs of a topic are being opened here for the first time.
+
+        The caller waits for them.
+        """
+        opening = self.table.opening.get(topic)
+        if opening is not None:
+            self._work.hurry(map(_name_of, opening))
+        return opening is not None
 
     def retry(self) -> None:
         """Try again, when it is time, what could not be made: a full disk may have room again."""
@@ -414,20 +339,20 @@ class ReplicaManager:
                     self._attach(partition, log)
                     self._report_placement(partition, state)
                     return
-        opening = self._opening.setdefault(partition.topic, set())
+        opening = self.table.opening.setdefault(partition.topic, {})
         if partition not in opening:
-            opening.add(partition)
-            self._work.add(at, partial(self._open_first, partition))
+            opening[partition] = None
+            self._work.add_later(at, partial(self._open_first, partition))
 
     async def _open_first(self, partition: Partition) -> None:
         """Open a log for the first time, which requests about its topic may wait for."""
         try:
             await self._open_log(partition)
         finally:
-            opening = self._opening[partition.topic]
-            opening.remove(partition)
+            opening = self.table.opening[partition.topic]
+            del opening[partition]
             if not opening:
-                del self._opening[partition.topic]
+                del self.table.opening[partition.topic]
                 self._purgatory.wake(IMAGE_CHANGED)
 
     async def _open_log(self, partition: Partition) -> None:

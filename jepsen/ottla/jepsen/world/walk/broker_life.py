@@ -26,7 +26,7 @@ from ottla.broker.replicas.follower_fetch import (
 )
 from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
 from ottla.broker.replicas.partition import Partition
-from ottla.broker.replicas.replica_manager import ReplicaDirectory
+from ottla.broker.replicas.replica_seams import ReplicaDirectory
 from ottla.jepsen.world.disk import brought_in
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.walk.disk_store import DiskStore

@@ -1,6 +1,6 @@
 """Work of disks where nothing waits for a disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.model.ids import TopicPartition
@@ -13,6 +13,16 @@ class AtOnceWork:
     def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
         """Do a step."""
         run_now(step())
+
+    def add_later(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
+        """Do a step."""
+        run_now(step())
+
+    def hurry(self, partitions: Iterable[TopicPartition]) -> None:
+        """Do nothing: every step was done when it was asked for."""
+
+    async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
+        """Do nothing: every step was done when it was asked for."""
 
     def has_steps(self, partition: TopicPartition) -> bool:
         """Return False: every step was done when it was asked for."""
