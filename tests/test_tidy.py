@@ -50,8 +50,8 @@ EDGES = ("_driver", "_service")
 PURE_IN_CLIENT = {
     "accumulator", "array_columns", "assignors", "consumer_member", "fetch_session", "fetched",
     "group_member", "partitioner", "positions", "producer_identities", "producer_lane",
-    "record_batch", "record_decoder", "record_encoding", "sticky_user_data", "subscription",
-    "transaction_flow", "transaction_messages",
+    "record_batch", "record_decoder", "record_encoding", "spoken_versions", "sticky_user_data",
+    "subscription", "transaction_flow", "transaction_messages",
     "transactional_accumulator",
 }  # fmt: skip
 PURE_IN_PIPELINE = {

@@ -244,14 +244,14 @@ async def test_clients_are_offered_to_report_from_their_next_connection_on() -> 
         async with connected(cluster) as before:
             await subscribe(cluster.bootstrap, metrics="*", interval_ms="60000")
             assert await lists_telemetry(cluster)
-            assert not {71, 72} & set(before._versions)
+            assert not {71, 72} & before._spoken.api_keys
         await subscribe(cluster.bootstrap, metrics=None, interval_ms=None)
         assert not await lists_telemetry(cluster)
 
 
 async def lists_telemetry(cluster: ClusterUnderTest) -> bool:
     async with connected(cluster) as connection:
-        return {71, 72} <= set(connection._versions)
+        return {71, 72} <= connection._spoken.api_keys
 
 
 async def test_an_unmodified_client_prints_nothing_where_its_metrics_are_unwanted() -> None:

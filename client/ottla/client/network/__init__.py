@@ -6,6 +6,7 @@ transport.py    how connections are made: TCP, unless the world says otherwise
 login.py        who a client says it is, to brokers that ask
 bearer_tokens.py  tokens of OAUTHBEARER, asked for again before they end
 web_fetch.py    small answers of web servers, bounded
+spoken_versions.py  versions and features of one broker (pure)
 connection.py   one connection to one broker, whose users take turns
 pipeline.py     one connection with several requests in flight
 broker_link.py  a connection to one broker that comes back

@@ -10,21 +10,26 @@ import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from ottla.client.network.login import LOGIN, log_in
+from ottla.client.network.spoken_versions import (
+    VERSIONS_ASKED,
+    SpokenVersions,
+    read_versions,
+    versions_request,
+)
 from ottla.client.network.tls import TLS, TlsDialer, TlsError
 from ottla.client.network.transport import TRANSPORT
-from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
+from ottla.model.errors import OttlaError, ProtocolError
+from ottla.model.limits import MIB
 from ottla.model.seams import ByteStream
-from ottla.model.version import VERSION
-from ottla.wire import apis, codec, headers
+from ottla.wire import codec, headers
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec_types import Message
-from ottla.wire.messages.api_versions_request import ApiVersionsRequest
-from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from ottla.model.settings.sasl import SaslLogin
@@ -34,7 +39,15 @@ RESPONSE_BYTES_MAX = 128 << 20
 
 LENGTH_BYTES = 4
 RECEIVE_BYTES = 65_536
-"""What is asked of the socket at a time for small answers; larger ones are received in place."""
+"""What is asked of the socket at a time, for small answers."""
+RECEIVE_BYTES_MAX = MIB + RECEIVE_BYTES
+"""What is asked of it at a time for a large answer, such as the default `max.partition.fetch.bytes`
+and what goes around it: a peer that announces more than it sends takes this much memory at most."""
+FREED_BYTES = 4 * RECEIVE_BYTES_MAX
+"""Of a block that is taken and freed once, untouched: twice as much covers an answer that arrives,
+two that are not read yet, and the values of one that is."""
+SMALL_PIECE_BYTES = 16_384
+"""Smaller pieces of an answer are put together as they arrive: each alone costs 100 bytes more."""
 
 
 class ConnectionLostError(OttlaError):
@@ -54,34 +67,24 @@ class BrokerConnection:
         self._client_id = client_id
         self._turn = trio.Lock()
         self._correlation_id = 0
-        self._received = bytearray()
-        self._versions: dict[int, tuple[int, int]] = {}
-        self._features: dict[str, int] = {}
-        """Finalised features and their levels."""
-        self.reads_trace_contexts = False
-        """Whether the broker has a use for a `traceparent` with requests."""
+        self._received: bytes | bytearray = b""
+        """What has arrived and is not given out yet; bytes where that is one piece."""
+        self._asked_bytes = RECEIVE_BYTES
+        """What is asked of the socket for the next answer: behind large ones as much as the largest
+        of them, so that it arrives in one piece, which need not be copied."""
+        self._spoken = SpokenVersions()
         self._login: SaslLogin | None = None
         self._logs_in_again_at: float | None = None
         """When (trio's clock) the session is to be renewed."""
 
     async def negotiate(self) -> None:
         """Ask which versions the broker speaks; fall back where it does not know our own."""
-        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
-        for version in (3, 0):
-            body = await self._exchange(API_VERSIONS, version, codec.encode(request, version))
-            # An answer with code 35 comes in the layout of version 0, whatever was asked.
-            is_refused = body[:2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
-            if version and is_refused:
-                continue
-            answer = codec.decode(ApiVersionsResponse, version, body)
-            self._versions = {
-                row.api_key: (row.min_version, row.max_version) for row in answer.api_keys
-            }
-            self._features = {row.name: row.max_version_level for row in answer.finalized_features}
-            self.reads_trace_contexts = any(
-                row.name == headers.TRACE_CONTEXT_FEATURE for row in answer.supported_features
-            )
-            return
+        for version in VERSIONS_ASKED:
+            body = await self._exchange(API_VERSIONS, version, versions_request(version))
+            found = read_versions(version, body)
+            if found is not None:
+                self._spoken = found
+                return
 
     async def log_in(self, login: "SaslLogin") -> None:
         """Tell the broker who we are; RefusedError where it does not believe that."""
@@ -116,19 +119,16 @@ class BrokerConnection:
 
     def version_of(self, api_key: int) -> int:
         """Return the highest version of an API both sides speak; refuse if there is none."""
-        api = apis.API[api_key]
-        lowest, highest = self._versions.get(api_key, (1, 0))
-        # Our own admin messages are not in ApiVersions and have one version.
-        version = 0 if api_key >= apis.OWN_KEYS_FROM else min(highest, api.latest_stable)
-        if api_key < apis.OWN_KEYS_FROM and version < max(lowest, api.lowest):
-            raise RefusedError(
-                ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.address} has no {api.name}"
-            )
-        return version
+        return self._spoken.version_of(api_key, self.address)
 
     def feature_level(self, name: str) -> int:
         """Return the finalised level of a feature; 0 for one that the broker does not show."""
-        return self._features.get(name, 0)
+        return self._spoken.feature_level(name)
+
+    @property
+    def reads_trace_contexts(self) -> bool:
+        """Whether the broker has a use for a `traceparent` with requests."""
+        return self._spoken.reads_trace_contexts
 
     async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
         """Send one request and return its answer, decoded as `response`."""
@@ -186,43 +186,68 @@ class BrokerConnection:
         return self._correlation_id
 
     async def _receive_frame(self) -> memoryview:
-        head = await self._receive_into(bytearray(LENGTH_BYTES))
-        length = int.from_bytes(head, "big", signed=True)
+        """Receive one answer, without its length; what it views is bytes."""
+        while len(self._received) < LENGTH_BYTES:
+            await self._receive_more()
+        received = self._received
+        length = int.from_bytes(received[:LENGTH_BYTES], "big", signed=True)
         if not 0 <= length <= RESPONSE_BYTES_MAX:
             raise ProtocolError(f"answer length {length}")
-        return memoryview(await self._receive_into(bytearray(length)))
+        end = LENGTH_BYTES + length
+        is_large = end > RECEIVE_BYTES
+        if is_large:
+            keep_freed_memory()
+        self._asked_bytes = (
+            min(max(end, self._asked_bytes), RECEIVE_BYTES_MAX) if is_large else RECEIVE_BYTES
+        )
+        if len(received) < end:
+            return memoryview(await self._receive_rest(end - len(received)))
+        if len(received) == end and type(received) is bytes:
+            self._received = b""
+            return memoryview(received)[LENGTH_BYTES:]
+        frame = bytes(received[LENGTH_BYTES:end])
+        behind = self._received = received if type(received) is bytearray else bytearray(received)
+        del behind[:end]
+        return memoryview(frame)
+
+    async def _receive_rest(self, missing: int) -> bytes:
+        """Receive what is missing of an answer that has begun, and return all of it."""
+        received, self._received = self._received, b""
+        pieces: list[bytes | bytearray | memoryview] = []
+        if len(received) > LENGTH_BYTES:
+            pieces.append(memoryview(received)[LENGTH_BYTES:])
+        while True:
+            data = await self._receive_some(min(max(missing, RECEIVE_BYTES), RECEIVE_BYTES_MAX))
+            if len(data) > missing:
+                self._received = data[missing:]
+                data = data[:missing]
+            missing -= len(data)
+            if not missing and not pieces and type(data) is bytes:
+                return data
+            last = pieces[-1] if pieces else None
+            if len(data) >= SMALL_PIECE_BYTES:
+                pieces.append(data)
+            elif type(last) is bytearray and len(last) < SMALL_PIECE_BYTES:
+                last += data
+            else:
+                pieces.append(bytearray(data))
+            if not missing:
+                return b"".join(pieces)
 
     async def _receive_more(self) -> None:
         """Take what the socket has into `_received`, waiting for at least one byte."""
+        data = await self._receive_some(self._asked_bytes)
+        self._received = bytearray(self._received) + data if self._received else data
+
+    async def _receive_some(self, count: int) -> bytes | bytearray:
+        """Return what the socket has, waiting for at least one byte."""
         try:
-            data = await self._stream.receive_some(RECEIVE_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, TlsError) as error:
+            data = await self._stream.receive_some(count)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
             raise lost(self.address, error) from error
         if not data:
             raise ConnectionLostError(f"{self.address} hung up")
-        self._received += data
-
-    async def _receive_into(self, frame: bytearray) -> bytearray:
-        """Fill `frame`, from what was received already and else straight from the socket."""
-        have = min(len(frame), len(self._received))
-        frame[:have] = self._received[:have]
-        del self._received[:have]
-        while (missing := len(frame) - have) > 0:
-            try:
-                if missing >= RECEIVE_BYTES:
-                    with memoryview(frame)[have:] as rest:
-                        count = await self._stream.receive_into(rest)
-                else:
-                    data = await self._stream.receive_some(RECEIVE_BYTES)
-                    count = min(missing, len(data))
-                    frame[have : have + count] = data[:count]
-                    self._received += data[count:]
-            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-                raise lost(self.address, error) from error
-            if not count:
-                raise ConnectionLostError(f"{self.address} hung up")
-            have += count
-        return frame
+        return data
 
 
 @asynccontextmanager
@@ -289,6 +314,16 @@ async def open_stream(
     except OSError as error:
         raise ConnectionLostError(f"cannot connect to {address}: {_why(host, error)}") from None
     return connection
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Have the C library keep the memory that one answer leaves for the next one.
+
+    glibc would give it back to the kernel at every answer and take it again page by page, which is
+    a sixth of what reading costs.  It keeps twice the largest block that was freed.
+    """
+    bytes(FREED_BYTES)
 
 
 def lost(address: str, error: BaseException) -> ConnectionLostError:

@@ -252,8 +252,8 @@ class TlsStream:
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
         """Return what has come, waiting for at least one byte; empty when the peer has ended."""
-        room = bytearray(min(max_bytes, RECORD_BYTES))
-        count = await self.receive_into(memoryview(room))
+        room = memoryview(bytearray(min(max_bytes, RECEIVE_BYTES)))
+        count = await self.receive_into(room)
         return bytes(room[:count])
 
     async def receive_into(self, room: memoryview, /) -> int:

@@ -1,0 +1,66 @@
+"""What a broker says of itself by ApiVersions: its versions of each API, and its features.  Pure.
+
+Version 3 is asked first, version 0 where the broker does not know it.
+"""
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.version import VERSION
+from ottla.wire import apis, codec, headers
+from ottla.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.wire.messages.api_versions_response import ApiVersionsResponse
+
+VERSIONS_ASKED = (3, 0)
+"""Versions of ApiVersions, in the order in which they are tried."""
+
+
+def versions_request(version: int) -> bytes:
+    """Return the body of the request."""
+    request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
+    return codec.encode(request, version)
+
+
+class SpokenVersions:
+    """The versions and features of one broker; none before it has answered."""
+
+    __slots__ = ("_features", "_versions", "reads_trace_contexts")
+
+    def __init__(self, answer: ApiVersionsResponse | None = None) -> None:
+        answer = answer or ApiVersionsResponse()
+        self._versions = {
+            row.api_key: (row.min_version, row.max_version) for row in answer.api_keys
+        }
+        self._features = {row.name: row.max_version_level for row in answer.finalized_features}
+        self.reads_trace_contexts = any(
+            row.name == headers.TRACE_CONTEXT_FEATURE for row in answer.supported_features
+        )
+        """Whether the broker has a use for a `traceparent` with requests."""
+
+    @property
+    def api_keys(self) -> frozenset[int]:
+        """Keys of the APIs that the broker lists."""
+        return frozenset(self._versions)
+
+    def version_of(self, api_key: int, address: str) -> int:
+        """Return the highest version of an API both sides speak; refuse if there is none."""
+        api = apis.API[api_key]
+        lowest, highest = self._versions.get(api_key, (1, 0))
+        # Our own admin messages are not in ApiVersions and have one version.
+        version = 0 if api_key >= apis.OWN_KEYS_FROM else min(highest, api.latest_stable)
+        if api_key < apis.OWN_KEYS_FROM and version < max(lowest, api.lowest):
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_VERSION, f"the broker at {address} has no {api.name}"
+            )
+        return version
+
+    def feature_level(self, name: str) -> int:
+        """Return the finalised level of a feature; 0 for one that the broker does not show."""
+        return self._features.get(name, 0)
+
+
+def read_versions(version: int, body: memoryview) -> SpokenVersions | None:
+    """Read an answer; None where the next version is to be asked for."""
+    # An answer with code 35 comes in the layout of version 0, whatever was asked.
+    is_refused = body[:2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
+    if version and is_refused:
+        return None
+    return SpokenVersions(codec.decode(ApiVersionsResponse, version, body))
