@@ -63,7 +63,28 @@ class World:
         self.flying: deque[ProducerBatch] = deque()
         self.places: dict[int, tuple[ProducerBatch, int]] = {}
         self.now_ms = 0
+        self.short_count = 0
+        """How many records went the short way."""
         self.epoch = -1
+
+    def send(self, number: int) -> TopicPartition:
+        """Take a record as a producer does: by the short way, or decided, or where it must go."""
+        value = b"%d" % number + b" " * self.chance.randrange(60)
+        at = self.chance.choice(PARTITIONS)
+        key = b"key" if self.chance.random() < 0.1 else None
+        batch = None
+        if key is None and self.chance.random() < 0.7:
+            batch = self.gathered.join_plain("t", value, self.now_ms)
+            if batch is None:
+                self.gathered.end_plain_route("t")
+                batch, _ = self.gathered.append(at, self.now_ms, None, value, (), self.now_ms)
+                self.gathered.route_plain("t", batch, self.chance.randrange(1, 300))
+            else:
+                self.short_count += 1
+        if batch is None:
+            batch, _ = self.gathered.append(at, self.now_ms, key, value, (), self.now_ms)
+        self.places[number] = (batch, batch.record_count - 1)
+        return batch.partition
 
     def step(self, *, is_calm: bool) -> None:
         """Let one thing happen."""
@@ -113,11 +134,10 @@ def test_whatever_fails_each_record_is_there_once_in_order(seed: int) -> None:
     world = World(seed)
     sent: dict[TopicPartition, list[int]] = {at: [] for at in PARTITIONS}
     for number in range(400):
-        at = world.chance.choice(PARTITIONS)
-        batch, _ = world.gathered.append(at, world.now_ms, None, b"%d" % number, (), world.now_ms)
-        world.places[number] = (batch, batch.record_count - 1)
-        sent[at].append(number)
-        world.step(is_calm=False)
+        sent[world.send(number)].append(number)
+        if world.chance.random() < 0.5:
+            world.step(is_calm=False)
+    assert world.short_count
     for _ in range(2_000):
         world.step(is_calm=True)
 

@@ -24,7 +24,7 @@ from ottla.client.groups.handover import Listener
 from ottla.client.groups.subscription import Subscription, SubscriptionPattern
 from ottla.client.instrumentation.detect import instrumented
 from ottla.client.network.arguments import check_all_calls
-from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.background import Bell, Turn, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.network.connection import ConnectionLostError
@@ -38,8 +38,8 @@ TRACED = "ottla.client.traced_consumer:TracedConsumer"
 
 T = TypeVar("T")
 
-RECORDS_PER_CHECKPOINT = 64
-"""How many records the iterator gives before others get their turn."""
+RECORDS_PER_LOOK = 64
+"""How many records the iterator gives before it is looked whether others get their turn."""
 
 
 class Consumer:
@@ -60,7 +60,9 @@ class Consumer:
         self._stale: set[str] = set()
         self._ask_again_ms = 0
         """Before this instant nobody is asked again for leaders that there are none of."""
-        self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
+        self._records_left = 0
+        """How many the iterator gives before it is looked whether others get their turn."""
+        self._turn = Turn()
         self._group: Group | None = None
         if config.group_id is not None:
             self._group = Group(
@@ -68,7 +70,7 @@ class Consumer:
                 cluster=cluster,
                 positions=self.positions,
                 config=config,
-                on_assigned=self._on_records,
+                on_assigned=self._on_moved,
                 on_failure=self._fail,
             )
             nursery.start_soon(self._group.commit_on)
@@ -279,12 +281,8 @@ class Consumer:
         count = self._config.poll_records_max if record_count_max is None else record_count_max
         if count < 1:
             raise ValueError(f"record_count_max is {count}; it must be at least 1")
-        await trio.lowlevel.checkpoint()
-        with trio.CancelScope() as scope:
-            if timeout_s is not None:
-                scope.deadline = trio.current_time() + timeout_s
-            return await self._next(count)
-        return []
+        await self._turn.end_if_over()
+        return await self._next(count, timeout_s)
 
     async def poll_batches(
         self,
@@ -305,12 +303,8 @@ class Consumer:
         if bytes_max is not None and bytes_max < 1:
             raise ValueError(f"bytes_max is {bytes_max}; it must be at least 1")
         self.positions.decoder.expect_many()
-        await trio.lowlevel.checkpoint()
-        with trio.CancelScope() as scope:
-            if timeout_s is not None:
-                scope.deadline = trio.current_time() + timeout_s
-            return await self._next_batches(count, bytes_max)
-        return []
+        await self._turn.end_if_over()
+        return await self._next_batches(count, bytes_max, timeout_s)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
         """Make a block the processing of a record: `with consumer.processing(record):`.
@@ -325,13 +319,10 @@ class Consumer:
 
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record; the one before counts as processed now."""
-        self._left_to_checkpoint -= 1
-        if self._left_to_checkpoint <= 0:
-            self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
-            await trio.lowlevel.checkpoint()
-        return await self._next_one()
-
-    async def _next_one(self) -> ConsumerRecord:
+        self._records_left -= 1
+        if self._records_left <= 0:
+            self._records_left = RECORDS_PER_LOOK
+            await self._turn.end_if_over()
         group = self._group
         if group is not None:
             group.on_poll()
@@ -341,31 +332,34 @@ class Consumer:
                 return record
         return (await self._next(1))[0]
 
-    async def _next(self, count: int) -> list[ConsumerRecord]:
+    async def _next(self, count: int, timeout_s: float | None = None) -> list[ConsumerRecord]:
         positions = self.positions
-        return await self._next_of(lambda: positions.take(count))
+        return await self._next_of(lambda: positions.take(count), timeout_s)
 
-    async def _next_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
+    async def _next_batches(
+        self, count: int, size_bytes: int | None, timeout_s: float | None
+    ) -> list[RecordBatch]:
         positions = self.positions
-        return await self._next_of(lambda: positions.take_batches(count, size_bytes))
+        return await self._next_of(lambda: positions.take_batches(count, size_bytes), timeout_s)
 
-    async def _next_of(self, take: Callable[[], list[T]]) -> list[T]:
+    async def _next_of(self, take: Callable[[], list[T]], timeout_s: float | None) -> list[T]:
+        """Return what there is, or else what arrives first; nothing when the time is over."""
         group = self._group
         if group is not None:
             group.on_poll()
         if found := self._take(take):
             return found
-        if group is None:
-            return await self._wait_for(take)
-        group.handover.set_waiting(True)
+        if group is not None:
+            group.handover.set_waiting(True)
         try:
-            return await self._wait_for(take)
+            with trio.CancelScope() as scope:
+                if timeout_s is not None:
+                    scope.deadline = trio.current_time() + timeout_s
+                while not (found := self._take(take)):
+                    await self._records.park()
         finally:
-            group.handover.set_waiting(False)
-
-    async def _wait_for(self, take: Callable[[], list[T]]) -> list[T]:
-        while not (found := self._take(take)):
-            await self._records.park()
+            if group is not None:
+                group.handover.set_waiting(False)
         return found
 
     def _take(self, take: Callable[[], list[T]]) -> list[T]:
@@ -480,6 +474,9 @@ class Consumer:
 
     def _on_records(self) -> None:
         self._records.unpark_all()
+
+    def _on_moved(self) -> None:
+        self._records.unpark_all()
         self._ring_all()
 
     def _on_stale(self, topic: str) -> None:
@@ -505,6 +502,7 @@ class Consumer:
                     positions=self.positions,
                     config=self._config,
                     on_records=self._on_records,
+                    on_moved=self._on_moved,
                     on_stale=self._on_stale,
                     on_failure=self._fail,
                 )

@@ -16,7 +16,7 @@ from typing import NoReturn
 import trio
 
 from ottla.client.instrumentation.detect import instrumented
-from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.background import Bell, Turn, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
@@ -56,9 +56,9 @@ from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
 TRACED = "ottla.client.traced_producer:TracedProducer"
 """The producer of programs that have set an OpenTelemetry provider."""
 
-SENDS_PER_CHECKPOINT = 64
-"""How many records a task may send before others get their turn: fewer costs time for each record,
-more lets one task hold the loop (64 records are well below a millisecond)."""
+SENDS_PER_LOOK = 64
+"""How many records are sent before it is looked whether others get their turn: fewer costs time for
+each record, more lets one task hold the loop (64 records are well below a millisecond)."""
 
 NEW_EPOCHS_FROM = 3
 """From this version of InitProducerId on a producer can go on under a new epoch (KIP-360); below it
@@ -88,6 +88,8 @@ class Producer:
         self._config = config
         self._record_bytes_max = config.request_bytes_max
         self._buffer_bytes_max = config.buffer_bytes_max
+        self._has_short_way = config.batch_bytes <= config.request_bytes_max
+        """Whether a record that fits into a batch is small enough to be sent."""
         self._nursery = nursery
         self._gathered = gathered or Accumulator(config)
         self._partitioner = Partitioner(config.partitioner)
@@ -99,7 +101,9 @@ class Producer:
         """Whether the task that expires batches wakes by time: later batches expire later."""
         self._room = trio.lowlevel.ParkingLot()
         self._stale: set[str] = set()
-        self._sends_left = SENDS_PER_CHECKPOINT
+        self._sends_left = 0
+        """How many are sent before it is looked whether others get their turn."""
+        self._turn = Turn()
         if transactions is not None:
             transactions.wake = lambda: self._on_change(None)
 
@@ -135,8 +139,21 @@ class Producer:
         """
         self._sends_left -= 1
         if self._sends_left <= 0:
-            self._sends_left = SENDS_PER_CHECKPOINT
-            await trio.lowlevel.checkpoint()
+            self._sends_left = SENDS_PER_LOOK
+            await self._turn.end_if_over()
+        if (
+            key is None
+            and partition is None
+            and timestamp_ms is None
+            and not headers
+            and type(value) is bytes
+            and type(topic) is str
+        ):
+            timestamp_ms = time.time_ns() // 1_000_000
+            batch = self._gathered.join_plain(topic, value, timestamp_ms)
+            if batch is not None:
+                return Delivery(batch, batch.record_count - 1, timestamp_ms)
+            timestamp_ms = None  # it may have to wait
         while True:
             try:
                 return self._accept(topic, value, key, partition, headers, timestamp_ms)
@@ -185,12 +202,15 @@ class Producer:
         ):
             check_place(topic, partition, timestamp_ms)
             raise trio.WouldBlock
+        is_plain = False
         if partition is None:
             if key is not None:
                 partition = self._partitioner.partition_of(key, len(known.partitions))
             if partition is None:
                 available = known.available or known.partitions
+                self._sticky.note(topic, gathered.end_plain_route(topic))
                 partition = self._sticky.choose(topic, available, size_bytes)
+                is_plain = key is None and not headers
         elif partition not in known.at:
             check_place(topic, partition, timestamp_ms)
             raise _no_partition(topic, partition)
@@ -203,6 +223,8 @@ class Producer:
         if batch is None:
             batch, _ = gathered.append(at, timestamp_ms, key, value, headers, now_ms())
             self._ring(at)
+        if is_plain and self._has_short_way:
+            gathered.route_plain(topic, batch, self._sticky.room_bytes(topic))
         return Delivery(batch, batch.record_count - 1, timestamp_ms)
 
     def accepts(

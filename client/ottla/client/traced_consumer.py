@@ -7,7 +7,7 @@ from itertools import chain, islice
 
 from opentelemetry.trace import SpanKind
 
-from ottla.client.consumer import Consumer
+from ottla.client.consumer import RECORDS_PER_LOOK, Consumer
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.instrumentation.instruments import (
     LINKS_MAX,
@@ -32,20 +32,31 @@ class TracedConsumer(Consumer):
         """Make a block a span, the child of the span that sent the record."""
         return _process_span(record, self._config.client_id, self._config.group_id)
 
-    async def _next(self, count: int) -> list[ConsumerRecord]:
+    async def _next(self, count: int, timeout_s: float | None = None) -> list[ConsumerRecord]:
         started_ns, started_s = time.time_ns(), time.perf_counter()
-        records = await super()._next(count)
+        records = await super()._next(count, timeout_s)
+        if not records:
+            return records
         took_s = time.perf_counter() - started_s
         places = {TopicPartition(record.topic, record.partition) for record in records}
         self._note(records[:LINKS_MAX], len(records), places, started_ns, took_s)
         return records
 
-    async def _next_one(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record; the one before counts as processed now."""
+        self._records_left -= 1
+        if self._records_left <= 0:
+            self._records_left = RECORDS_PER_LOOK
+            await self._turn.end_if_over()
         return (await self._next(1))[0]
 
-    async def _next_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
+    async def _next_batches(
+        self, count: int, size_bytes: int | None, timeout_s: float | None
+    ) -> list[RecordBatch]:
         started_ns, started_s = time.time_ns(), time.perf_counter()
-        batches = await super()._next_batches(count, size_bytes)
+        batches = await super()._next_batches(count, size_bytes, timeout_s)
+        if not batches:
+            return batches
         took_s = time.perf_counter() - started_s
         first = list(islice(chain.from_iterable(batch[:LINKS_MAX] for batch in batches), LINKS_MAX))
         record_count = sum(map(len, batches))

@@ -327,3 +327,36 @@ def taken(held: Fetched) -> RecordBatch:
     found = held.take_batch(1_000)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize("before_bytes", [0, 1, 700, 100_000])
+def test_records_are_decoded_in_place_or_copied_out_of_a_much_larger_answer(
+    before_bytes: int,
+) -> None:
+    """A batch that is kept does not keep the records of other partitions."""
+    made: list[Making] = [(n, b"%d" % n, b"v" * 50, [("n", b"x")], 0) for n in range(60)]
+    data = batch(0, made)[0] + batch(60, made)[0]
+    answer = b"\xff" * before_bytes + data + b"\xff" * 9
+    held = Fetched(
+        AT,
+        Offset(0),
+        Epoch(-1),
+        memoryview(answer)[before_bytes : before_bytes + len(data)],
+        decoder=RecordDecoder(0, array_rows_min=4),
+    )
+    found = taken(held)
+
+    assert list(found) == columns_of(found) == list(scanned(data, 0, None))
+    columns = found._columns
+    assert isinstance(columns, ArrayColumns)
+    assert (columns._data is answer) == (before_bytes < 1_000)
+
+
+def test_batches_are_decoded_together_where_the_first_has_too_few() -> None:
+    record: Making = (5, None, b"v", [], 0)
+    held = opened(batch(0, [record] * 300)[0] + batch(300, [record] * 300)[0])
+    assert len(taken(held)) == 600
+    held = opened(batch(0, [record] * 300)[0] + batch(300, [record] * 300)[0])
+    found = held.take_batch(300)
+    assert found is not None
+    assert found._columns.row_count == 300

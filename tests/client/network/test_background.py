@@ -1,9 +1,9 @@
 """What serves a client's block in the background."""
 
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, assert_no_checkpoints
 
-from ottla.client.network.background import Bell, now_ms
+from ottla.client.network.background import TURN_COUNT_MAX, TURN_S, Bell, Turn, now_ms
 
 
 async def test_who_slept_until_an_instant_finds_it_come(autojump_clock: MockClock) -> None:
@@ -13,3 +13,26 @@ async def test_who_slept_until_an_instant_finds_it_come(autojump_clock: MockCloc
         await bell.wait(instant_ms)
         assert now_ms() == instant_ms
     assert trio.current_time() < 1_001
+
+
+async def questions_that_yield(asked: int, clock: MockClock, step_s: float) -> list[int]:
+    """Return at which questions others had their turn."""
+    turn, found = Turn(), []
+    for question in range(asked):
+        try:
+            with assert_no_checkpoints():
+                await turn.end_if_over()
+        except AssertionError:
+            found.append(question)
+        clock.jump(step_s)
+    return found
+
+
+async def test_others_have_their_turn_when_its_time_is_over(mock_clock: MockClock) -> None:
+    assert await questions_that_yield(7, mock_clock, TURN_S / 2) == [0, 2, 4, 6]
+
+
+async def test_others_have_their_turn_though_the_clock_stands(mock_clock: MockClock) -> None:
+    assert await questions_that_yield(2 * TURN_COUNT_MAX + 1, mock_clock, 0) == [
+        0, TURN_COUNT_MAX, 2 * TURN_COUNT_MAX,
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
 from ottla.client.produce.producer_lane import NUMBERING_ERRORS, Fate, ProducerBatch
-from ottla.model.errors import ErrorCode, row_of
+from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch import BatchHeader, parse_header
@@ -448,3 +448,60 @@ def test_a_part_may_be_in_the_log_where_an_earlier_attempt_of_the_whole_may() ->
     assert fate is Fate.FAILED
     assert part.failure is not None
     assert part.failure.may_be_in_log
+
+
+def plain(gathered: Accumulator, value: bytes, *, at: TopicPartition = AT, now_ms: int = 0) -> str:
+    """Take a record as a producer takes one without key and headers; say by which way it went."""
+    if gathered.join_plain(at.topic, value, now_ms) is not None:
+        return "short"
+    gathered.end_plain_route(at.topic)
+    batch, _ = gathered.append(at, now_ms, None, value, (), now_ms)
+    gathered.route_plain(at.topic, batch, 10_000)
+    return "decided"
+
+
+def test_records_like_the_one_before_go_the_short_way_and_are_charged_alike() -> None:
+    short, decided = accumulator(), accumulator()
+    ways = [plain(short, b"%03d" % number) for number in range(30)]
+    for number in range(30):
+        decided.append(AT, 0, None, b"%03d" % number, (), 0)
+
+    assert ways == ["decided"] + ["short"] * 29
+    assert short.buffered_bytes == decided.buffered_bytes
+    (one,), (other,) = short.drain(BOTH, 10), decided.drain(BOTH, 10)
+    assert one.encoded == other.encoded
+    assert one.record_count == other.record_count == 30
+
+
+def test_what_changes_for_a_record_ends_the_short_way() -> None:
+    gathered = accumulator(buffer_bytes_max=900)
+    plain(gathered, b"a")
+    assert plain(gathered, b"b", now_ms=1) == "decided", "another time"
+    assert plain(gathered, b"c", now_ms=1) == "short"
+    gathered.append(AT, 1, b"key", b"d", (), 1)
+    assert plain(gathered, b"e", now_ms=1) == "decided", "keys are gathered now"
+    (batch,) = gathered.drain(BOTH, 20)
+    assert plain(gathered, b"f", now_ms=1) == "decided", "the batch has left"
+    assert [one.value for one in scan(batch.encoded or b"", 0, header_of(batch))] == [
+        b"a", b"b", b"c", b"d", b"e",
+    ]  # fmt: skip
+    assert gathered.join_plain("t", b"x" * 900, 1) is None, "there is no memory for it"
+    gathered.refusal = RefusedError(ErrorCode.INVALID_TXN_STATE, "no transaction")
+    assert gathered.join_plain("t", b"g", 1) is None
+    assert gathered.join_plain("other", b"g", 1) is None, "a topic without a record before"
+
+
+def test_a_record_that_fits_into_an_older_batch_does_not_overtake_a_newer_one() -> None:
+    gathered = accumulator()
+    plain(gathered, b"x" * 700)
+    gathered.append(AT, 0, None, b"y" * 500, (), 0)
+
+    assert plain(gathered, b"z") == "decided"
+    first = gathered.drain([AT], 20)
+    second = gathered.drain([AT], 20)
+    values = [
+        bytes((one.value or b"")[:1])
+        for batch in (*first, *second)
+        for one in scan(batch.encoded or b"", 0, header_of(batch))
+    ]
+    assert values == [b"x", b"y", b"z"]

@@ -41,11 +41,41 @@ def test_a_batch_is_what_its_records_make_one_by_one(
     assert gathered.builder.build() == single.build()
 
 
+@given(size=st.integers(0, 200), count=st.integers(2, 200), before=st.integers(0, 70))
+def test_values_of_one_size_are_encoded_as_each_would_be(
+    size: int, count: int, before: int
+) -> None:
+    gathered, single = ProducerBatch(AT, 0, 0), BatchBuilder()
+    for number in range(before + count):
+        value = bytes([number % 256]) * size
+        gathered.append(5, None, value, (), record_bytes(None, value, ()))
+        single.append(5, None, value)
+        if number == before:
+            gathered.encode_gathered()
+
+    gathered.encode_gathered()
+    assert gathered.builder.build() == single.build()
+
+
+def test_a_plain_record_just_joins_none_but_its_like() -> None:
+    batch = ProducerBatch(AT, 0, 0)
+    assert batch.plain_ms == -1
+    batch.append(5, None, b"x", (), 27)
+    assert batch.plain_ms == 5
+    batch.append(5, b"k", b"x", (), 28)
+    assert batch.plain_ms == -1, "its key would be missing among the keys"
+    batch.encode_gathered()
+    batch.append(6, None, b"x", (), 27)
+    assert batch.plain_ms == 6
+    batch.close()
+    assert batch.plain_ms == -1
+
+
 def test_what_gathers_is_bounded_and_let_go() -> None:
     batch = ProducerBatch(AT, 0, 0)
     for _ in range(3):
         batch.append(5, None, b"x", (), 27)
-    assert batch._values == [b"x"] * 3
+    assert batch.values == [b"x"] * 3
     batch.forget_records()
-    assert not batch._values
+    assert not batch.values
     assert batch.builder is producer_lane.NO_RECORDS

@@ -12,6 +12,7 @@ its length says.
 """
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -41,12 +42,23 @@ VARINT_SHIFT_MAX = 56
 
 LENGTH_BYTES_MAX = 5
 
+LAYOUTS_KEPT_MAX = 16
+"""Layouts of batches kept for the next ones: most batches of a partition have one of a few."""
+LAYOUT_ROWS_MAX = 16_384
+"""Records of a batch whose layout is looked for: it bounds the memory of those kept to 2 MiB."""
+DELTA_BOUNDS = (1 << 6, 1 << 13, 1 << 20)
+"""Offset deltas below these take 1, 2, 3 bytes."""
+
 LOOK_COUNT = 3
 """Records in a row that must be of one size before more such are looked for."""
 
 
+@cache
 def _steps() -> list[int]:
-    """Return by the first two bytes of a record its whole size, 0 where they do not tell it."""
+    """Return by the first two bytes of a record its whole size, 0 where they do not tell it.
+
+    Made where it is needed first, since that takes milliseconds.
+    """
     pairs = np.arange(1 << 16)
     first, second = pairs & 0xFF, pairs >> 8
     is_even = first & 1 == 0
@@ -59,7 +71,6 @@ def _steps() -> list[int]:
     return steps
 
 
-STEPS = _steps()
 ZIGZAG = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], dtype=np.int64)
 """What a varint of one byte says."""
 WIDTHS = ((1 << 6) + 1, (1 << 13) + 2, (1 << 20) + 3, (1 << 27) + 4)
@@ -103,12 +114,15 @@ def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
     """
     view = np.frombuffer(data, dtype=np.uint8)
     counts = np.array([body.header.record_count for body in bodies], dtype=np.int64)
-    found = _boundaries(view, data, bodies, counts)
+    if counts.min(initial=0) < 0:
+        return None
+    if any(body.header.record_count * RECORD_BYTES_MIN > body.size_bytes for body in bodies):
+        return None
+    found = _plain_boundaries(view, data, bodies, counts) or _boundaries(view, data, bodies, counts)
     if found is None:
         return None
-    heads, ends = found
+    heads, at, ends = found
     size = len(view)
-    at = _behind_length(heads, ends)
     at += 1  # its attributes, unused
     if (stamp := _varints(view, at)) is None or (delta := _varints(view, stamp[1])) is None:
         return None
@@ -148,14 +162,84 @@ def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
     )
 
 
+Boundaries = tuple[Ints, Ints, Ints]
+"""Where each record's length begins, where it goes on behind its length, and where it ends."""
+
+
+def _plain_boundaries(
+    view: Bytes, data: Buffer, bodies: Sequence[Body], counts: Ints
+) -> Boundaries | None:
+    """Return the boundaries of records that are alike but for their offsets; None if they are not.
+
+    They are guessed for all batches, by the size of each one's first record, and then compared with
+    the length of every record: where all lengths lead from one record to the next, and the last
+    one to its batch's end, no other boundaries are possible.
+    """
+    heads = np.empty(int(counts.sum()), dtype=np.int64)
+    done = 0
+    for body in bodies:
+        count = body.header.record_count
+        if not count:
+            return None
+        step = _short_step(data[body.start], data[body.start + 1])
+        layout = (
+            _layout(count, body.size_bytes, step) if step and count <= LAYOUT_ROWS_MAX else None
+        )
+        if layout is None:
+            return None
+        np.add(layout, body.start, out=heads[done : done + count])
+        done += count
+    ends = _ends(heads, bodies, counts)
+    lengths = _varints(view, heads)
+    if lengths is None or not bool((lengths[0] + lengths[1] == ends).all()):
+        return None
+    return heads, lengths[1], ends
+
+
+def _short_step(first: int, second: int) -> int:
+    """Return the size of a record by its first two bytes, as `_steps` does."""
+    if first & 1:
+        return 0
+    if first < 0x80:
+        return (first >> 1) + 1
+    return ((first & 0x7F | second << 7) >> 1) + 2 if 0 < second < 0x80 else 0
+
+
+@lru_cache(LAYOUTS_KEPT_MAX)
+def _layout(count: int, size_bytes: int, step: int) -> Ints | None:
+    """Return where records begin that differ in their offsets alone, which grow by one.
+
+    `step` is the size of the first of them; None where they would not end with the batch.
+    """
+    heads = np.empty(count, dtype=np.int64)
+    length = step - (1 if step < WIDTHS[0] else 2)
+    at = done = 0
+    for bound in DELTA_BOUNDS:
+        some = min(count, bound) - done
+        if some <= 0:
+            break
+        size = length + len(varint(length))
+        heads[done : done + some] = np.arange(at, at + some * size, size)
+        at += some * size
+        done += some
+        length += 1  # the next offsets take one byte more
+    heads.flags.writeable = False
+    return heads if at == size_bytes else None
+
+
+def _ends(heads: Ints, bodies: Sequence[Body], counts: Ints) -> Ints:
+    """Return where each record ends: where the next one of its batch begins, or its batch ends."""
+    ends = np.empty_like(heads)
+    ends[:-1] = heads[1:]
+    last = np.cumsum(counts)[counts > 0] - 1
+    ends[last] = [body.end for body in bodies if body.header.record_count]
+    return ends
+
+
 def _boundaries(
     view: Bytes, data: Buffer, bodies: Sequence[Body], counts: Ints
-) -> tuple[Ints, Ints] | None:
-    """Return where each record's length field and each record's end is."""
-    if counts.min(initial=0) < 0:
-        return None
-    if any(body.header.record_count * RECORD_BYTES_MIN > body.size_bytes for body in bodies):
-        return None
+) -> Boundaries | None:
+    """Return the boundaries of any records, found one after the other or by runs of one size."""
     heads = np.empty(int(counts.sum()), dtype=np.int64)
     done = 0
     for body in bodies:
@@ -163,11 +247,8 @@ def _boundaries(
         if not _fill_heads(view, data, body, heads[done : done + count]):
             return None
         done += count
-    ends = np.empty_like(heads)
-    ends[:-1] = heads[1:]
-    last = np.cumsum(counts)[counts > 0] - 1
-    ends[last] = [body.end for body in bodies if body.header.record_count]
-    return heads, ends
+    ends = _ends(heads, bodies, counts)
+    return heads, _behind_length(heads, ends), ends
 
 
 def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
@@ -205,7 +286,7 @@ def _look_alike(data: Buffer, at: int) -> bool:
 
 def _walk(data: Buffer, at: int, count: int) -> list[int]:
     """Return where so many records begin, and where the last of them ends."""
-    steps = STEPS
+    steps = _steps()
     found: list[int] = []
     add = found.append
     for _ in range(count):

@@ -8,18 +8,33 @@ scan gives).
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 
+import numpy as np
+
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordOrigin
 from ottla.model.ids import Offset
+from ottla.wire.batch import Buffer
 from ottla.wire.record_fields import Fields, HeaderFields, Ints, read_fields
 from ottla.wire.records import Body, RecordHeaders
 
 NO_HEADERS: RecordHeaders = ()
+WHOLE_TO_PART_MAX = 2
+"""How much larger an answer may be than the records in it that are decoded in place: they keep all
+of it in memory.  Those of a smaller part are copied."""
 
 
 class ArrayColumns:
     """Records that lie in one buffer, and where their fields are."""
 
-    __slots__ = ("_data", "_fields", "_first", "_names", "origin", "row_count")
+    __slots__ = (
+        "_data",
+        "_fields",
+        "_first",
+        "_has_keys",
+        "_has_nulls",
+        "_names",
+        "origin",
+        "row_count",
+    )
 
     def __init__(
         self,
@@ -35,6 +50,9 @@ class ArrayColumns:
         self._fields = fields
         self._names = names
         self._first = first_row
+        self._has_keys = bool(fields.key_bytes.max(initial=-1) >= 0)
+        self._has_nulls = bool(fields.value_bytes.min(initial=0) < 0)
+        """Whether a value is null."""
         self.row_count = len(fields.offsets) - first_row
 
     def end_within(self, start: int, size_bytes: int) -> int:
@@ -67,11 +85,15 @@ class ArrayColumns:
 
     def keys(self, start: int, end: int) -> list[bytes | None]:
         """Return the keys."""
-        return self._cut(self._fields.key_at, self._fields.key_bytes, start, end)
+        if not self._has_keys:
+            return [None] * (end - start)
+        return self._cut(self._fields.key_at, self._fields.key_bytes, start, end, has_nulls=True)
 
     def values(self, start: int, end: int) -> list[bytes | None]:
         """Return the values."""
-        return self._cut(self._fields.value_at, self._fields.value_bytes, start, end)
+        return self._cut(
+            self._fields.value_at, self._fields.value_bytes, start, end, has_nulls=self._has_nulls
+        )
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
         """Return the values without copying them."""
@@ -121,22 +143,20 @@ class ArrayColumns:
             strict=False,
         )
         # Half the cost of ConsumerRecord(…), once for every record there is.
-        return [new(ConsumerRecord, row) for row in rows]
+        return list(map(new, repeat(ConsumerRecord), rows))
 
     def _part(self, column: Ints, start: int, end: int) -> list[int]:
         found: list[int] = column[self._first + start : self._first + end].tolist()
         return found
 
-    def _cut(self, at: Ints, sizes: Ints, start: int, end: int) -> list[bytes | None]:
+    def _cut(
+        self, at: Ints, sizes: Ints, start: int, end: int, *, has_nulls: bool
+    ) -> list[bytes | None]:
         data, first = self._data, self._first
         places = at[first + start : first + end]
-        lengths = sizes[first + start : first + end]
-        ends = (places + lengths).tolist()
-        shortest = int(lengths.min())
-        if shortest >= 0:
+        ends = (places + sizes[first + start : first + end]).tolist()
+        if not has_nulls:
             return [data[a:b] for a, b in zip(places.tolist(), ends, strict=True)]
-        if int(lengths.max()) < 0:
-            return [None] * len(ends)
         # Where the length is -1 the field ends before it begins.
         return [data[a:b] if a <= b else None for a, b in zip(places.tolist(), ends, strict=True)]
 
@@ -162,6 +182,30 @@ def read_columns(
             return None
     first_row = int(offsets.searchsorted(first_offset))
     return ArrayColumns(origin, data, fields, names, first_row)
+
+
+def in_one_buffer(bodies: Sequence[Body]) -> tuple[bytes, Sequence[Body]] | None:
+    """Return the bytes that all bodies lie in, and the bodies by their places there.
+
+    None where they lie in several, or in a part of them that is too small to keep the whole for.
+    """
+    data = bodies[0].data
+    if any(body.data is not data for body in bodies):
+        return None
+    if isinstance(data, bytes):
+        return data, bodies
+    whole = data.obj if isinstance(data, memoryview) else None
+    if not isinstance(whole, bytes) or len(data) * WHOLE_TO_PART_MAX < len(whole):
+        return None
+    before = _address_of(data) - _address_of(whole)
+    return whole, [
+        Body(body.header, whole, body.start + before, body.end + before) for body in bodies
+    ]
+
+
+def _address_of(data: Buffer) -> int:
+    found: int = np.frombuffer(data, dtype=np.uint8).__array_interface__["data"][0]
+    return found
 
 
 def _names_of(data: bytes, headers: HeaderFields) -> dict[bytes, str]:

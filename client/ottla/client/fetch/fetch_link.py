@@ -75,6 +75,7 @@ class FetchLink(BrokerLink):
         positions: Positions,
         config: ConsumerConfig,
         on_records: Callable[[], None],
+        on_moved: Callable[[], None],
         on_stale: Callable[[str], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
@@ -82,6 +83,8 @@ class FetchLink(BrokerLink):
         self._positions = positions
         self._config = config
         self._on_records = on_records
+        self._on_moved = on_moved
+        """Called when a position or a leader is another one than was known."""
         self._on_stale = on_stale
         self._on_failure = on_failure
         self._version = NO_VERSION
@@ -219,7 +222,7 @@ class FetchLink(BrokerLink):
         place, turn = asked.place, asked.turn
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._positions.on_out_of_range(place, turn)
-            self._on_records()
+            self._on_moved()
         elif data.error_code != ErrorCode.NONE:
             row = row_of(data.error_code)
             if not row.is_retriable:
@@ -227,7 +230,7 @@ class FetchLink(BrokerLink):
             hint = data.current_leader
             leader = KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
             if self._cluster.learn_leader(place.at, leader):
-                self._on_records()
+                self._on_moved()
                 return False
             self._on_stale(place.at.topic)
             return True
@@ -236,7 +239,7 @@ class FetchLink(BrokerLink):
             self._positions.on_diverged(
                 place, turn, OffsetAndEpoch(Offset(end.end_offset), Epoch(end.epoch))
             )
-            self._on_records()
+            self._on_moved()
         elif data.records:
             assert isinstance(data.records, memoryview | bytes)
             aborted = None

@@ -54,11 +54,15 @@ class Fetched:
         "_check_crcs",
         "_data",
         "_decoder",
+        "_epoch",
         "_failure",
         "_found",
         "_made",
+        "_made_count",
         "_made_first",
+        "_made_next",
         "_next",
+        "_offset",
         "_row",
         "_rows",
         "_scan",
@@ -66,8 +70,6 @@ class Fetched:
         "at",
         "end_epoch",
         "end_offset",
-        "epoch",
-        "offset",
         "size_bytes",
     )
 
@@ -87,10 +89,8 @@ class Fetched:
         `aborted` are (producer id, first offset) of aborted transactions, None to read all.
         """
         self.at = at
-        self.offset = offset
-        """The offset of the next record to give out, or one before it."""
-        self.epoch = epoch
-        """The leader epoch of what lies just before `offset`."""
+        self._offset = offset
+        self._epoch = epoch
         self.size_bytes = len(data)
         self._data = data
         self._check_crcs = check_crcs
@@ -111,9 +111,25 @@ class Fetched:
         self._made: list[ConsumerRecord] = []
         self._made_first = 0
         """The row of the first record in `_made`."""
+        self._made_next = 0
+        """The next of them to give out; `_row`, `_offset` and `_epoch` follow in `_catch_up`."""
+        self._made_count = 0
+        """How many of them `take_made` may give out."""
         self._to_scan: deque[tuple[Body, OffsetAndEpoch]] = deque()
         """What is to be read record by record, and where the position is behind each."""
         self._scan: tuple[Iterator[ConsumerRecord], RecordOrigin, OffsetAndEpoch] | None = None
+
+    @property
+    def offset(self) -> Offset:
+        """The offset of the next record to give out, or one before it."""
+        self._catch_up()
+        return self._offset
+
+    @property
+    def epoch(self) -> Epoch:
+        """The leader epoch of what lies just before `offset`."""
+        self._catch_up()
+        return self._epoch
 
     @property
     def is_drained(self) -> bool:
@@ -125,10 +141,11 @@ class Fetched:
 
         CorruptDataError where the bytes lie, once all that comes before was given out.
         """
+        self._catch_up()
         taken: list[ConsumerRecord] = []
         while len(taken) < count:
             try:
-                rows = self._rows or self._next_rows()
+                rows = self._rows or self._next_rows(count - len(taken))
             except CorruptDataError:
                 if not taken:
                     raise
@@ -143,13 +160,20 @@ class Fetched:
 
     def take_made(self) -> ConsumerRecord | None:
         """Give out a record that is made already and no row's last; None where `take` must look."""
-        at = self._row - self._made_first
-        if not 0 <= at < len(self._made) - 1:
+        at = self._made_next
+        if at >= self._made_count:
             return None
-        record = self._made[at]
-        self._row += 1
-        self.offset, self.epoch = max(self.offset, Offset(record.offset + 1)), record.leader_epoch
-        return record
+        self._made_next = at + 1
+        return self._made[at]
+
+    def _catch_up(self) -> None:
+        """Move behind what `take_made` gave out: that does nothing but count, for each record."""
+        count = self._made_next - (self._row - self._made_first)
+        if count > 0:
+            last = self._made[self._made_next - 1]
+            self._row += count
+            self._offset = max(self._offset, Offset(last.offset + 1))
+            self._epoch = last.leader_epoch
 
     def take_batch(self, count: int, size_bytes: int | None = None) -> RecordBatch | None:
         """Give out the next records as one batch, at most `count` and of that size; at least one.
@@ -157,7 +181,8 @@ class Fetched:
         Fewer when those that follow are of another origin; None only when none are left.
         CorruptDataError as `take`.
         """
-        rows = self._rows or self._next_rows()
+        self._catch_up()
+        rows = self._rows or self._next_rows(count)
         if rows is None:
             return None
         columns, start = rows.columns, self._row
@@ -187,36 +212,44 @@ class Fetched:
         self._row = row
         end = rows.end
         if row == rows.columns.row_count:
-            self._rows, self._row, self._made = None, 0, []
+            self._rows, self._row, self._made, self._made_first = None, 0, [], 0
         else:
             end = None
+        self._made_next = self._row - self._made_first
+        # The last row moves the position behind more than itself.
+        self._made_count = len(self._made) - 1
         if end is not None:
-            self.offset, self.epoch = end
+            self._offset, self._epoch = end
             return
         # A producer may write offsets that fall within a batch: the position does not.
-        self.offset = max(self.offset, Offset(last_offset + 1))
-        self.epoch = rows.columns.origin.leader_epoch
+        self._offset = max(self._offset, Offset(last_offset + 1))
+        self._epoch = rows.columns.origin.leader_epoch
 
-    def _next_rows(self) -> DecodedRows | None:
-        """Return the next rows, None where none are left; they are given out from the first on."""
+    def _next_rows(self, count: int) -> DecodedRows | None:
+        """Return the next rows, None where none are left; they are given out from the first on.
+
+        `count` is how many are asked for now.
+        """
         if self._failure is not None:
             raise self._failure
         try:
             while self._scan is not None or self._to_scan or self._next < len(self._found):
-                rows = self._scan_some() if self._scan or self._to_scan else self._decode_some()
+                rows = (
+                    self._scan_some() if self._scan or self._to_scan else self._decode_some(count)
+                )
                 if rows is not None:
                     self._rows, self._made_first = rows, 0
                     return rows
         except CorruptDataError as error:
-            self._failure = CorruptDataError(f"{self.at} at offset {self.offset}: {error.where}")
+            self._failure = CorruptDataError(f"{self.at} at offset {self._offset}: {error.where}")
             raise self._failure from error
         return None
 
-    def _decode_some(self) -> DecodedRows | None:
+    def _decode_some(self, count: int) -> DecodedRows | None:
         """Return the rows of the next batches; None where there are none, or they are to scan."""
-        bodies, end = self._collect()
+        bodies, end = self._collect(max(count, MADE_TOGETHER_COUNT))
         if bodies:
-            columns = self._decoder.read(self._origin_of(bodies[0].header), bodies, self.offset)
+            columns = self._decoder.read(self._origin_of(bodies[0].header), bodies, self._offset)
             if columns is None:
                 self._to_scan.extend(
                     (
@@ -229,24 +262,26 @@ class Fetched:
                 return None
             if columns.row_count:
                 return DecodedRows(columns, end)
-        self.offset, self.epoch = end
+        self._offset, self._epoch = end
         return None
 
-    def _collect(self) -> tuple[list[Body], OffsetAndEpoch]:
+    def _collect(self, wanted_count: int) -> tuple[list[Body], OffsetAndEpoch]:
         """Return the next batches of one origin, and where the position is behind them.
 
-        Of an answer the first batch comes alone: an application may want nothing else.
+        Of an answer the first batch comes alone where it has all that is wanted: an application
+        may want nothing else.
         """
         bodies: list[Body] = []
-        end = OffsetAndEpoch(self.offset, self.epoch)
+        end = OffsetAndEpoch(self._offset, self._epoch)
         count = size_bytes = 0
-        is_alone = self._next == 0
+        is_first = self._next == 0
         for place in range(self._next, len(self._found)):
             start, header = self._found[place]
             if header.end_offset > end.offset:
                 is_data = not header.is_control and not self._aborted.is_aborted(header)
                 count += header.record_count
                 if is_data and bodies:
+                    is_alone = is_first and bodies[0].header.record_count >= wanted_count
                     is_full = count > ROWS_TOGETHER_MAX or size_bytes >= BYTES_TOGETHER_MAX
                     if is_alone or is_full or not _is_alike(header, bodies[0].header):
                         break
@@ -261,7 +296,7 @@ class Fetched:
                 except CorruptDataError:
                     if bodies:
                         break  # first what is good: it comes again
-                    self.offset, self.epoch = end
+                    self._offset, self._epoch = end
                     raise
                 end = OffsetAndEpoch(header.end_offset, header.partition_leader_epoch)
             self._next = place + 1
@@ -287,7 +322,9 @@ class Fetched:
         scan, origin, end = self._scan
         records: list[ConsumerRecord] = []
         try:
-            records.extend(islice(scan, SCANNED_TOGETHER_COUNT))
+            # Not `extend`: compiled, that gives nothing where the scan fails.
+            for record in islice(scan, SCANNED_TOGETHER_COUNT):
+                records.append(record)
         except CorruptDataError as error:
             # Where the bytes lie, what came before it has been taken.
             self._broken = error
@@ -299,12 +336,12 @@ class Fetched:
         self._scan = None
         if records:
             return DecodedRows(ScannedColumns(origin, records), end)
-        self.offset, self.epoch = end
+        self._offset, self._epoch = end
         return None
 
     def _records_of(self, body: Body) -> Iterator[ConsumerRecord]:
         """Return those from the position on."""
-        (topic, partition), first, header = self.at, self.offset, body.header
+        (topic, partition), first, header = self.at, self._offset, body.header
         epoch, stamp, new = header.partition_leader_epoch, header.timestamp_type, tuple.__new__
 
         def make(

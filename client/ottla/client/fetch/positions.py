@@ -23,19 +23,21 @@ class PartitionPlace:
     """One partition: where the application stands, where fetching stands."""
 
     __slots__ = (
+        "_given",
+        "_position",
         "at",
         "fetch",
         "fetched",
         "is_paused",
         "lookup",
-        "position",
         "turn",
     )
 
     def __init__(self, at: TopicPartition) -> None:
         self.at = at
-        self.position: OffsetAndEpoch | None = None
-        """The next record to give out, and the epoch of the one before it; None until known."""
+        self._position: OffsetAndEpoch | None = None
+        self._given: Fetched | None = None
+        """What has the position, where records of it were given out one by one."""
         self.fetch = OffsetAndEpoch(Offset(0), NO_EPOCH)
         self.fetched: deque[Fetched] = deque()
         self.is_paused = False
@@ -44,6 +46,24 @@ class PartitionPlace:
         or else what `auto.offset.reset` says."""
         self.turn = 0
         """Counts what moved the position otherwise than by reading."""
+
+    @property
+    def position(self) -> OffsetAndEpoch | None:
+        """The next record to give out, and the epoch of the one before it; None until known."""
+        given = self._given
+        return self._position if given is None else OffsetAndEpoch(given.offset, given.epoch)
+
+    def move_to(self, position: OffsetAndEpoch | None) -> None:
+        """Give out next what is at a position."""
+        self._position, self._given = position, None
+
+    def take_made(self) -> ConsumerRecord | None:
+        """Give out the next record if it is made already."""
+        first = self.fetched[0]
+        record = first.take_made()
+        if record is not None:
+            self._given = first
+        return record
 
     @property
     def buffered_bytes(self) -> int:
@@ -145,14 +165,10 @@ class Positions:
 
     def take_one(self) -> ConsumerRecord | None:
         """Give out one record if it is made already: the short way through `take`."""
-        place = self._first_ready()
-        if place is None:
-            return None
-        first = place.fetched[0]
-        record = first.take_made()
-        if record is not None:
-            place.position = OffsetAndEpoch(first.offset, first.epoch)
-        return record
+        for place in self._ready.values():
+            if not place.is_paused:
+                return place.take_made()
+        return None
 
     def take_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
         """Give out the same as batches, at most `count` and about that size, at least one."""
@@ -179,7 +195,7 @@ class Positions:
         return taken
 
     def _on_given_out(self, place: PartitionPlace, first: Fetched) -> None:
-        place.position = OffsetAndEpoch(first.offset, first.epoch)
+        place.move_to(OffsetAndEpoch(first.offset, first.epoch))
         if first.is_drained:
             place.fetched.popleft()
             self._is_hungry = True
@@ -257,7 +273,7 @@ class Positions:
         place.turn += 1
         place.fetched.clear()
         self._ready.pop(place.at, None)
-        place.position = position
+        place.move_to(position)
         place.lookup = None
         if position is not None:
             place.fetch = position

@@ -53,10 +53,11 @@ class RecordDecoder:
             self._has_numpy = find_spec("numpy") is not None
         if not self._has_numpy:
             return None
-        from ottla.client.fetch.array_columns import read_columns
+        from ottla.client.fetch.array_columns import in_one_buffer, read_columns
 
-        if len(bodies) == 1 and type(bodies[0].data) is bytes:
-            return read_columns(origin, bodies[0].data, bodies, first_offset)
+        found = in_one_buffer(bodies)
+        if found is not None:
+            return read_columns(origin, *found, first_offset)
         data = b"".join([memoryview(body.data)[body.start : body.end] for body in bodies])
         placed: list[Body] = []
         at = 0

@@ -68,6 +68,39 @@ class Bell:
         self._is_rung = False
 
 
+TURN_S = 0.001
+"""How long a task may go on before others get their turn: a turn of the loop costs as much as some
+dozens of records."""
+TURN_COUNT_MAX = 8
+"""How often it is asked before its turn is over whatever the clock says: a clock may stand."""
+
+
+class Turn:
+    """How long a task has gone on that has much to do at once and waits for nothing."""
+
+    __slots__ = ("_count_left", "_until_s")
+
+    def __init__(self) -> None:
+        self._count_left = 0
+        self._until_s = 0.0
+
+    async def end_if_over(self) -> None:
+        """Let others have their turn if this task's is over; to be asked every few steps."""
+        self._count_left -= 1
+        if self._count_left <= 0 or trio.current_time() >= self._until_s:
+            await trio.lowlevel.checkpoint()
+            self._count_left = TURN_COUNT_MAX
+            self._until_s = trio.current_time() + TURN_S
+
+
+async def acquire(lock: trio.Lock) -> None:
+    """Acquire a lock; a free one without a turn of the loop, which costs as much as a request."""
+    if lock.locked():
+        await lock.acquire()
+    else:
+        lock.acquire_nowait()
+
+
 def now_ms() -> int:
     """Return the loop's clock in milliseconds; who slept until an instant finds it come."""
     return int(trio.current_time() * 1_000 + ROUNDING_MS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
+from ottla.client.network.background import acquire
 from ottla.client.network.connection import (
     LENGTH_BYTES,
     BrokerConnection,
@@ -92,9 +93,12 @@ class Pipeline(BrokerConnection):
         """Return an answer's body, reading what comes before it for whoever waits for that."""
         while due.frame is None:
             # Tasks that wait get the lock in turn; most find their answer there when they do.
-            async with self._reading:
+            await acquire(self._reading)
+            try:
                 while due.frame is None:
                     await self._take_one()
+            finally:
+                self._reading.release()
         found, body_at = headers.decode_response_header(due.api_key, due.version, due.frame)
         if found != due.correlation_id:
             self._failure = f"{self.address} answers out of turn"
@@ -110,11 +114,14 @@ class Pipeline(BrokerConnection):
     async def _begin(
         self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
     ) -> Due:
-        async with self._turn:
+        await acquire(self._turn)
+        try:
             self._check()
             if self._logs_in_again_at is not None:
                 await self._renew()
             return await self._begin_in_turn(api_key, version, body, trace_context)
+        finally:
+            self._turn.release()
 
     async def _begin_in_turn(
         self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None

@@ -29,11 +29,14 @@ class Delivery:
     It gives RecordMetadata or raises NotDeliveredError; awaiting it twice gives the same twice.
     """
 
-    __slots__ = ("_place", "_timestamp_ms")
+    # As little as is possible, since there is one for each record: nothing is made of it before
+    # somebody asks, and nothing changes, so that another thread may look.
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
 
     def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
-        self._place = batch, index
-        """The batch and the place in it, in one: another thread may look."""
+        self._batch = batch
+        """The batch that took the record, and its place there."""
+        self._index = index
         self._timestamp_ms = timestamp_ms
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
@@ -95,10 +98,8 @@ class Delivery:
 
     def _find(self) -> tuple[ProducerBatch, int]:
         """Return where the record is now: a batch that was too large was split."""
-        batch, index = self._place
-        if batch.parts is not None:
-            self._place = batch.leaf_of(index)
-        return self._place
+        batch = self._batch
+        return (batch, self._index) if batch.parts is None else batch.leaf_of(self._index)
 
 
 async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
@@ -126,7 +127,7 @@ __all__ = ["Delivery", "NotDeliveredError", "RecordMetadata", "settle_all"]
 
 def note_sender(delivery: Delivery, span: object, *, count_max: int) -> None:
     """Have the request that brings a record know its span, if it is one of the batch's first."""
-    batch, _ = delivery._place
+    batch = delivery._batch
     if batch.senders is None:
         batch.senders = [span]
     elif len(batch.senders) < count_max:

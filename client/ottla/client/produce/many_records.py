@@ -107,7 +107,6 @@ class ManyRecordsRun:
                 size + len(key or b"") for size, key in zip(self._sizes, keys, strict=True)
             ]
         self._largest = max(self._sizes)
-        self._is_plain = keys is None and None not in values
         self.taken_count = 0
         """How many are in batches."""
 
@@ -134,9 +133,8 @@ class ManyRecordsRun:
         count = max(1, bisect_right(list(ends), room_bytes))
         self.taken_count += count
         keys, values = self._keys, self._values[first : first + count]
-        if self._is_plain:
-            sizes = self._sizes[first : first + count]
-            return TakenRecords(encode_plain(values, sizes, first_delta, stamp), count)
+        if keys is None and (body := encode_plain(values, first_delta, stamp)) is not None:
+            return TakenRecords(body, count)
         some = [None] * count if keys is None else keys[first : first + count]
         return TakenRecords(encode_each(some, values, first_delta, stamp), count)
 

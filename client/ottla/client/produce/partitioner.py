@@ -55,6 +55,15 @@ class StickyPartitions:
         stay[1] += record_bytes
         return stay[0]
 
+    def note(self, topic: str, record_bytes: int) -> None:
+        """Take note of what went to a topic's partition without a choice."""
+        if record_bytes:
+            self._stay[topic][1] += record_bytes
+
+    def room_bytes(self, topic: str) -> int:
+        """Return how many bytes may go to the chosen partition until another one is dealt."""
+        return self._sticky_bytes - self._stay[topic][1]
+
 
 def partition_of(key: bytes, partition_count: int) -> int:
     """Return the partition number of a key among `partition_count`, as Java's client does."""

@@ -96,7 +96,6 @@ class ProducerBatch:
     __slots__ = (
         "_keys",
         "_stamp_ms",
-        "_values",
         "attempt_count",
         "base_offset",
         "base_sequence",
@@ -117,10 +116,12 @@ class ProducerBatch:
         "on_settled",
         "partition",
         "parts",
+        "plain_ms",
         "record_count",
         "record_failures",
         "senders",
         "size_bytes",
+        "values",
     )
 
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
@@ -129,12 +130,14 @@ class ProducerBatch:
         """How many records the lane took before it: the order of its batches."""
         self.created_ms = created_ms
         self.builder = BatchBuilder()
-        self._values: list[bytes | None] = []
+        self.values: list[bytes | None] = []
         """Values that are not in the builder yet: many are encoded together, for much less each."""
         self._keys: list[bytes | None] = []
         """Their keys; empty where none has one."""
         self._stamp_ms = 0
         """Their timestamp."""
+        self.plain_ms = -1
+        """The timestamp of records without key and headers that just join `values`; -1: of none."""
         self.size_bytes = BATCH_HEADER_BYTES
         """The most it takes uncompressed; what it takes once all is encoded."""
         self.gathers_to_bytes = GATHERED_BYTES
@@ -150,7 +153,7 @@ class ProducerBatch:
         self.is_uncertain = False
         """Whether an attempt may have been appended though nobody said so."""
         self.is_open = True
-        """Whether more records may join; not from its first attempt on."""
+        """Whether more records may join; not from its first attempt on, nor before a newer one."""
         self.is_settled = False
         self.base_offset = Offset(-1)
         self.log_append_time_ms = -1
@@ -182,19 +185,25 @@ class ProducerBatch:
             self.builder.append(timestamp_ms, key, value, headers)
             self._note_size()
         else:
-            values = self._values
+            values = self.values
             if timestamp_ms != self._stamp_ms and values:
                 self.encode_gathered()
-                values = self._values
+                values = self.values
             self._stamp_ms = timestamp_ms
             if key is not None and not self._keys:
                 self._keys = [None] * len(values)
             if key is not None or self._keys:
                 self._keys.append(key)
+            self.plain_ms = -1 if self._keys else timestamp_ms
             values.append(value)
             self.size_bytes += charge_bytes
         self.record_count += 1
         self.charged_bytes += charge_bytes
+
+    def close(self) -> None:
+        """Close it: further records begin another batch."""
+        self.is_open = False
+        self.plain_ms = -1
 
     def extend(self, timestamp_ms: int, run: RecordRun, room_bytes: int) -> int:
         """Take as many records of a run as fit, at least one; return their charge."""
@@ -209,7 +218,7 @@ class ProducerBatch:
 
     def encode_gathered(self) -> None:
         """Put into the builder what is not there yet."""
-        values, keys, stamp_ms = self._values, self._keys, self._stamp_ms
+        values, keys, stamp_ms = self.values, self._keys, self._stamp_ms
         if not values:
             return
         builder = self.builder
@@ -217,14 +226,12 @@ class ProducerBatch:
             builder.append(stamp_ms, keys[0] if keys else None, values[0])
         else:
             stamp = varint(builder.timestamp_delta(stamp_ms))
-            if keys or None in values:
+            body = None if keys else encode_plain(values, builder.next_delta, stamp)
+            if body is None:
                 keys = keys or [None] * len(values)
                 body = encode_each(keys, values, builder.next_delta, stamp)
-            else:
-                sizes = [len(value or b"") for value in values]
-                body = encode_plain(values, sizes, builder.next_delta, stamp)
             builder.extend(stamp_ms, body, len(values))
-        self._values, self._keys = [], []
+        self.values, self._keys = [], []
         self._note_size()
 
     def _note_size(self) -> None:
@@ -234,7 +241,7 @@ class ProducerBatch:
     def forget_records(self) -> None:
         """Let go of the bytes; a Delivery that is kept keeps the batch."""
         self.builder, self.encoded = NO_RECORDS, None
-        self._values, self._keys = [], []
+        self.values, self._keys = [], []
 
     def leaf_of(self, index: int) -> "tuple[ProducerBatch, int]":
         """Return the batch where one of its records is now, and the record's number in that."""
@@ -264,7 +271,7 @@ class ProducerBatch:
         assert second.record_count, "the last record never fits into the first half"
         second.number += first.record_count
         for part in (first, second):
-            part.is_open = False
+            part.close()
             part.is_part = True
             part.is_uncertain = self.is_uncertain
             part.is_watched = self.is_watched
@@ -371,7 +378,10 @@ class Lane:
     def open_batch(self, now_ms: int) -> ProducerBatch:
         """Begin a new batch behind all others."""
         newest = self.newest
-        number = 0 if newest is None else newest.number + newest.record_count
+        number = 0
+        if newest is not None:
+            number = newest.number + newest.record_count
+            newest.close()
         batch = self.newest = ProducerBatch(self.partition, number, now_ms)
         self.waiting.append(batch)
         return batch
@@ -401,7 +411,7 @@ class Lane:
             batch.base_sequence = self.next_sequence
             self.next_sequence = (self.next_sequence + batch.record_count) % SEQUENCE_COUNT
             batch.encoded = None
-        batch.is_open = False
+        batch.close()
         batch.attempt_count += 1
         self.in_flight.append(batch)
         return batch

@@ -42,25 +42,50 @@ def encode_each(
     return b"".join(found)
 
 
-def encode_plain(
-    values: Sequence[bytes | None], sizes: Sequence[int], delta: int, stamp: bytes
-) -> bytes:
-    """Return records without keys or nulls; `sizes` are those of the values."""
+def encode_plain(values: Sequence[bytes | None], delta: int, stamp: bytes) -> bytes | None:
+    """Return records without keys; None where a value is null, which `encode_each` writes."""
+    try:
+        sizes = list(map(len, values))  # type: ignore[arg-type]  # the length of None is refused
+    except TypeError:
+        return None
     found: list[bytes] = []
     first, end = 0, len(values)
     for width, bound in enumerate(WIDTH_BOUNDS, 1):
         count = min(end - first, bound - delta)
         if count > 0:
-            frames, some = _Frames(stamp, width), sizes[first : first + count]
-            parts: list[bytes | None] = [NO_HEADERS] * (5 * count)
-            parts[0::5] = map(frames.__getitem__, some)
-            parts[1::5] = _deltas(delta, count)
-            parts[2::5] = map(frames.value_heads.__getitem__, some)
-            parts[3::5] = values[first : first + count]
-            found.append(b"".join(parts))  # type: ignore[arg-type]  # none is null here
+            frames, deltas = _Frames(stamp, width), _deltas(delta, count)
+            found.append(
+                _laid_side_by_side(
+                    frames, deltas, values[first : first + count], sizes[first : first + count]
+                )
+            )
             first += count
             delta += count
-    return b"".join(found)
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _laid_side_by_side(
+    frames: "_Frames",
+    deltas: Sequence[bytes],
+    values: Sequence[bytes | None],
+    sizes: Sequence[int],
+) -> bytes:
+    count, size = len(values), sizes[0]
+    if min(sizes) == max(sizes):
+        # All but offset and value is the same: the end of one and the beginning of the next is one.
+        parts: list[bytes | None] = [NO_HEADERS + frames[size]] * (4 * count + 1)
+        parts[0] = frames[size]
+        parts[1::4] = deltas
+        parts[2::4] = [frames.value_heads[size]] * count
+        parts[3::4] = values
+        parts[-1] = NO_HEADERS
+    else:
+        parts = [NO_HEADERS] * (5 * count)
+        parts[0::5] = map(frames.__getitem__, sizes)
+        parts[1::5] = deltas
+        parts[2::5] = map(frames.value_heads.__getitem__, sizes)
+        parts[3::5] = values
+    return b"".join(parts)  # type: ignore[arg-type]  # no value is null here
 
 
 class _ValueHeads(dict[int, bytes]):
