@@ -15,6 +15,7 @@ HEAVY = (
     "google",
     "grpc",
     "http",
+    "importlib.metadata",
     "opentelemetry",
     "ottla.broker",
     "ottla.cli.cluster.reassign",
@@ -23,11 +24,14 @@ HEAVY = (
     "ottla.client.network.bearer_tokens",
     "ottla.controller",
     "ottla.model.settings.client",
+    "ottla.model.settings.client_security",
     "ottla.model.settings.sasl",
     "ottla.model.settings.tls",
     "ottla.node",
     "ottla.wire.generator",
+    "re2",
     "rich",
+    "tomllib",
     "urllib.request",
 )
 NETWORK = ("ottla.client", "ssl", "trio")
@@ -55,9 +59,17 @@ def test_a_command_that_asks_no_cluster_loads_nothing_of_the_network(arguments: 
 
 
 def test_a_list_of_topics_loads_only_the_calls_that_it_makes() -> None:
+    """As where nobody answers at once: else it loads no trio either (`test_quick_list`)."""
     loaded = loaded_by(["topic", "list", "--bootstrap-server", "127.0.0.1:1"])
     assert "ottla.client.admin_parts.admin_brokers" in loaded
     assert loaded.isdisjoint(HEAVY)
+
+
+def test_an_operators_command_loads_no_producer_and_no_settings_of_clients() -> None:
+    loaded = loaded_by(["group", "list", "--bootstrap-server", "127.0.0.1:1"])
+    assert "ottla.client.admin" in loaded
+    needed = {"ottla.client.admin", "ottla.client.groups"}
+    assert loaded.isdisjoint({*set(HEAVY) - needed, "ottla.client.producer"})
 
 
 def test_each_verb_of_topics_is_where_the_table_says() -> None:

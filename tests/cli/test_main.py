@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.common import counted, table
-from ottla.cli.main import COMMANDS, REFUSED, UNHEALTHY, UNKNOWN, UNREACHABLE, guarded, run
+from ottla.cli.main import (
+    COMMANDS,
+    INTERRUPTED,
+    REFUSED,
+    UNHEALTHY,
+    UNKNOWN,
+    UNREACHABLE,
+    guarded,
+    run,
+)
 from ottla.cli.records.consume import parse_offset
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import (
@@ -71,6 +80,18 @@ def test_who_is_sent_away_is_told_where_to_look(capsys: pytest.CaptureFixture[st
 
     assert guarded("topic", body, argparse.Namespace()) == UNREACHABLE
     assert "'ottla status' tells how far it is" in capsys.readouterr().err
+
+
+def test_an_interrupt_that_c_code_wrapped_is_one() -> None:
+    def interrupted(parsed: argparse.Namespace) -> int:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    def broken(parsed: argparse.Namespace) -> int:
+        raise SystemError
+
+    assert guarded("topic", interrupted, argparse.Namespace()) == INTERRUPTED
+    with pytest.raises(SystemError):
+        guarded("topic", broken, argparse.Namespace())
 
 
 @pytest.mark.parametrize("text", ["nonsense", "host:", "host:99999999"])

@@ -5,8 +5,10 @@ terminal.py  everything that is printed
 parser.py    the parser of a command
 examples.py  one example of each subcommand
 common.py    arguments that several commands share, the connection to the cluster
+imports.py   imports that collect no garbage
 outcomes.py  results of changes, one line each
 profiles.py  clusters under a name, in the user's config.toml
+secret_files.py  files of passwords that everyone can read
 suggestions.py  what a misspelt word was meant to be
 times.py     durations and points in time as people write them
 completion.py  `ottla completion`; completions/ has the scripts, which are generated

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.imports import importing
 from ottla.cli.terminal import Colour, say_block, say_json
 from ottla.model.errors import ConfigError
-from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.model.settings.endpoints import CLIENT_FILE, parse_bootstrap
 from ottla.model.visible_text import visible
 
 if TYPE_CHECKING:
@@ -155,8 +156,6 @@ def _client_file_of(arguments: argparse.Namespace) -> Path | None:
     """Return the settings of clients of the local cluster that is meant, if it is a secure one."""
     if arguments.bootstrap_server or (arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE)):
         return None
-    from ottla.model.settings.client_security import CLIENT_FILE
-
     path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLIENT_FILE
     return path if path.exists() else None
 
@@ -223,7 +222,8 @@ def _is_node(row: object) -> bool:
 
 def run_async(body: Callable[[], Awaitable[int]]) -> int:
     """Run a command's async body to its exit code."""
-    import trio
+    with importing():
+        import trio
 
     return trio.run(body)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
+from ottla.cli.imports import importing
 from ottla.cli.parser import Parser
 from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import complain, say_block
@@ -122,7 +123,8 @@ def run(arguments: list[str]) -> int:
         complain(f"ottla: there is no command {name!r}{cure}; see 'ottla --help'")
         return REFUSED
     is_verb = arguments[1:2] != [] and arguments[1] in command.verbs
-    module = import_module(command.verbs_module if is_verb else command.module)
+    with importing():
+        module = import_module(command.verbs_module if is_verb else command.module)
     parser = Parser(prog=f"ottla {name}", description=command.summary)
     module.configure(parser)
     try:
@@ -167,6 +169,11 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
             message += "; if it is only starting, 'ottla status' tells how far it is"
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemError as error:
+        # An interrupt while C code makes an object comes wrapped like this.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return INTERRUPTED
+        raise
     except BrokenPipeError:
         return _without_reader()
     except BaseExceptionGroup as group:

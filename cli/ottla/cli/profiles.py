@@ -12,26 +12,21 @@ Only a command that is given a profile reads the file.
 """
 
 import os
-import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ottla.cli.secret_files import warn_of_secrets
 from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import note, reason_of
+from ottla.cli.terminal import reason_of
 from ottla.model.errors import ConfigError
 from ottla.node.properties import parse_properties
 
 CONFIG_FOLDER_VARIABLE = "XDG_CONFIG_HOME"
 BOOTSTRAP_KEYS = ("bootstrap", "bootstrap.servers")
 COMMAND_CONFIG_KEY = "command-config"
-SECRET_ENDINGS = (
-    *(".password", ".jaas.config", ".keystore.key", ".secret.key", ".client.secret"),
-    *(".bearer.token", ".basic.users", ".otlp.headers"),
-)
-"""Ends of the keys whose values are secrets, of clients and of nodes."""
 CONFIG_BYTES_MAX = 1 << 20
 
 
@@ -89,14 +84,6 @@ def profile_names() -> list[str]:
         return []
     profiles = _read(config_path(), "--profile").get("profiles", {})
     return list(profiles) if isinstance(profiles, dict) else []
-
-
-def warn_of_secrets(path: Path, texts: Mapping[str, str]) -> None:
-    """Warn of a file with a password that every user of the machine can read."""
-    if not any(key.endswith(SECRET_ENDINGS) for key in texts):
-        return
-    if path.stat().st_mode & stat.S_IROTH:
-        note(f"warning: every user can read {path}, which has a password; run chmod 600 {path}")
 
 
 def _read(path: Path, source: str) -> dict[str, Any]:

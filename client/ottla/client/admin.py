@@ -7,6 +7,7 @@ admin's timeout.
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from ottla.client.admin_parts.admin_acls import AclCalls
 from ottla.client.admin_parts.admin_brokers import BrokerCalls
@@ -22,7 +23,9 @@ from ottla.client.admin_parts.admin_topics import TopicCalls
 from ottla.client.admin_parts.admin_transactions import TransactionCalls
 from ottla.client.admin_parts.admin_users import UserCalls
 from ottla.client.network.arguments import check_all_calls
-from ottla.model.settings.client_security import ClientSecurity
+
+if TYPE_CHECKING:
+    from ottla.model.settings.client_security import ClientSecurity
 
 
 class Admin(
@@ -52,7 +55,7 @@ async def open_admin(
     *,
     client_id: str = "ottla",
     timeout_s: float = 30.0,
-    security: ClientSecurity | None = None,
+    security: "ClientSecurity | None" = None,
 ) -> AsyncIterator[Admin]:
     """Open an operator's view.
 

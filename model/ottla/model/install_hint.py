@@ -1,6 +1,5 @@
 """The command that installs an extra of Ottla, which is on no package index."""
 
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[3]
@@ -20,6 +19,8 @@ def install_hint(extra: str, checkout: Path = CHECKOUT) -> str:
 
 
 def _packages_of(extra: str) -> list[str]:
+    from importlib.metadata import PackageNotFoundError, requires
+
     try:
         found = requires("ottla") or []
     except PackageNotFoundError:

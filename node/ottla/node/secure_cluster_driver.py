@@ -25,7 +25,7 @@ from ottla.model.acls import (
 )
 from ottla.model.errors import ConfigError
 from ottla.model.scram import SCRAM_SHA_512, ScramCredential
-from ottla.model.settings.client_security import CLIENT_FILE
+from ottla.model.settings.endpoints import CLIENT_FILE
 from ottla.node.certificate_authority_driver import (
     CA_FILE,
     CertificateAuthority,

@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.broker.authentication import jwks_driver
 from ottla.broker.authentication.authenticators import KeyPlan
 from ottla.broker.authentication.jwks import KeySource
 from ottla.broker.authentication.jwks_driver import FORCED_PAUSE_S, KeyReader
+from ottla.client.network import web_fetch
 from ottla.client.network.web_fetch import WebFetchError
 from ottla.model.settings.oauth import OAuthRules
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -44,7 +44,7 @@ def web(issuer: Any, monkeypatch: pytest.MonkeyPatch) -> Web:
         return work(*arguments)
 
     monkeypatch.setattr(trio.to_thread, "run_sync", run_sync)
-    monkeypatch.setattr(jwks_driver, "fetch", found.fetch)
+    monkeypatch.setattr(web_fetch, "fetch", found.fetch)
     return found
 
 

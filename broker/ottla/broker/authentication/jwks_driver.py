@@ -1,6 +1,7 @@
 """Reads the keys of tokens: at the start, from time to time, and when a token names another one.
 
 A worker thread asks; the loop goes on.  Keys that were read once count until newer ones are there.
+What speaks HTTP is imported with the first question: most brokers have none.
 """
 
 import logging
@@ -11,7 +12,6 @@ import trio
 
 from ottla.broker.authentication.authenticators import KeyPlan
 from ottla.broker.authentication.jwks import JWKS_BYTES_MAX, VerificationKey, parse_jwks
-from ottla.client.network.web_fetch import WebFetchError, fetch
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import CorruptDataError
 from ottla.model.settings.tls import TlsConfig
@@ -56,11 +56,15 @@ async def _keep(plan: KeyPlan) -> None:
 
 def _keys_at(url: str, tls: TlsConfig | None) -> tuple[VerificationKey, ...]:
     """Read the keys.  Blocking; a thousand take the time of a turn of the loop and more."""
+    from ottla.client.network.web_fetch import fetch
+
     return parse_jwks(fetch(url, bytes_max=JWKS_BYTES_MAX, tls=tls))
 
 
 async def _read(plan: KeyPlan) -> None:
     """Read the keys; with failures, again and again."""
+    from ottla.client.network.web_fetch import WebFetchError
+
     source, rules = plan.source, plan.rules
     wait_ms = rules.backoff_ms
     while True:

@@ -6,11 +6,13 @@ is bounded here.  It has no back references and no look-around for that.
 """
 
 from collections.abc import Iterable
-from typing import NewType
-
-import re2
+from functools import cache
+from typing import TYPE_CHECKING, NewType
 
 from ottla.model.errors import ErrorCode, RefusedError
+
+if TYPE_CHECKING:
+    import re2
 
 TopicRegex = NewType("TopicRegex", object)
 """A regular expression that is ready to be held against names."""
@@ -28,16 +30,17 @@ UNICODE_CLASSES_MAX = 8
 compile, also where the whole is then refused; topics' names have no use for them."""
 
 
+@cache
 def _options() -> "re2.Options":
+    # Loaded with the first expression: most brokers never see one.
+    import re2
+
     options = re2.Options()
     options.max_mem = PROGRAM_BYTES_MAX
     options.never_capture = True
     # It would write every client's mistake to standard error.
     options.log_errors = False
     return options
-
-
-_OPTIONS = _options()
 
 
 def compile_topic_regex(text: str) -> TopicRegex:
@@ -48,8 +51,10 @@ def compile_topic_regex(text: str) -> TopicRegex:
     if class_count > UNICODE_CLASSES_MAX:
         at_most = f"at most {UNICODE_CLASSES_MAX} are served"
         raise _refusal(f"with {class_count} Unicode classes", at_most)
+    import re2
+
     try:
-        return TopicRegex(re2.compile(text, _OPTIONS))
+        return TopicRegex(re2.compile(text, _options()))
     except re2.error as error:
         reason = error.args[0]
         shown = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

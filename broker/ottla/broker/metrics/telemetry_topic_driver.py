@@ -1,31 +1,25 @@
 """Writes what clients pushed to the topic `__client_metrics`, as any producer would.
 
 It is a client of its own cluster, so the topic's leaders may be anywhere, and what is written there
-counts as any other traffic does.  Nothing is opened before there is something to write.
+counts as any other traffic does.  Nothing is opened, and of the client nothing imported, before
+there is something to write.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
-from ottla.client import open_admin, open_producer
-from ottla.client.network.connection import ConnectionLostError
-from ottla.client.producer import Producer
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import MIB
-from ottla.model.settings.client import ProducerConfig
 from ottla.telemetry.topic_exporter_driver import TOPIC, TopicRecord
 
-CONFIG = ProducerConfig(
-    client_id="ottla-telemetry",
-    compression_type="zstd",
-    buffer_bytes_max=8 * MIB,
-    request_timeout_ms=10_000,
-    delivery_timeout_ms=30_000,
-    block_ms_max=30_000,
-)
-"""Whoever sends keeps what was not delivered and sends it again: this need not try for long."""
+if TYPE_CHECKING:
+    from ottla.client.producer import Producer
+    from ottla.model.settings.client import ProducerConfig
+
+CLIENT_ID = "ottla-telemetry"
 
 MAY_NOT = (
     "the user of the brokers may not create it or write to it; allow it both: ottla acl create "
@@ -33,6 +27,24 @@ MAY_NOT = (
 )
 """Why a cluster with ACLs refuses, and the cure: ClusterAction, which brokers have, is for other
 work, and this is a topic as any."""
+
+
+@cache
+def producer_config() -> "ProducerConfig":
+    """Return the producer's settings.
+
+    The sender keeps what was not delivered and sends it again: this need not try for long.
+    """
+    from ottla.model.settings.client import ProducerConfig
+
+    return ProducerConfig(
+        client_id=CLIENT_ID,
+        compression_type="zstd",
+        buffer_bytes_max=8 * MIB,
+        request_timeout_ms=10_000,
+        delivery_timeout_ms=30_000,
+        block_ms_max=30_000,
+    )
 
 
 class TelemetryTopic:
@@ -52,7 +64,9 @@ class TelemetryTopic:
     async def run(self) -> NoReturn:
         """Keep the producer, from the first record on, until cancelled."""
         await self._is_wanted.wait()
-        async with open_producer([self._at], CONFIG) as self._producer:
+        from ottla.client.producer import open_producer
+
+        async with open_producer([self._at], producer_config()) as self._producer:
             self._is_open.set()
             await trio.sleep_forever()
             raise AssertionError
@@ -87,8 +101,11 @@ class TelemetryTopic:
         """Make the topic if there is none, whether or not clients may have topics made."""
         if self._is_made:
             return
+        from ottla.client.admin import open_admin
+        from ottla.client.network.connection import ConnectionLostError
+
         try:
-            async with open_admin([self._at], client_id=CONFIG.client_id) as admin:
+            async with open_admin([self._at], client_id=CLIENT_ID) as admin:
                 await admin.create_topic(TOPIC)
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
             code = getattr(error, "code", None)

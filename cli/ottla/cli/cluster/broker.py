@@ -3,6 +3,7 @@
 import argparse
 
 from ottla.cli.cluster.node_process import config_of, configure_node, run_node
+from ottla.cli.imports import importing
 from ottla.model.settings.broker import load_broker_config
 
 
@@ -15,6 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the broker until SIGTERM or SIGINT."""
     config = config_of(arguments, "broker", load_broker_config)
-    from ottla.broker.opening_driver import run_broker
+    with importing():
+        from ottla.broker.opening_driver import run_broker
 
     return run_node(run_broker, config, role="broker")

@@ -3,6 +3,7 @@
 import argparse
 
 from ottla.cli.cluster.node_process import config_of, configure_node, run_node
+from ottla.cli.imports import importing
 from ottla.model.settings.controller import load_controller_config
 
 
@@ -14,6 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the controller until SIGTERM or SIGINT."""
     config = config_of(arguments, "controller", load_controller_config)
-    from ottla.controller.main_driver import run_controller
+    with importing():
+        from ottla.controller.main_driver import run_controller
 
     return run_node(run_controller, config, role="controller")

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ottla.cli.cluster.file_modes import warning_of_modes
-from ottla.cli.profiles import warn_of_secrets
+from ottla.cli.secret_files import warn_of_secrets
 from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
 from ottla.model.settings.endpoints import ListenAddress
 from ottla.model.version import VERSION
-from ottla.node.local_nodes_driver import READY
+from ottla.node.local_nodes_driver import PARENT_VARIABLE, READY, READY_VARIABLE
 
 C = TypeVar("C")
 
@@ -53,9 +53,7 @@ def config_of(
     """Read the node's settings; warn of keys nobody knows, refuse values that are not allowed."""
     from ottla.node.properties import parse_properties
 
-    # gRPC says on its own what our one sentence says already; it must hear this before its import.
-    if os.environ.get("GRPC_VERBOSITY", "").lower() not in ("debug", "info"):
-        os.environ["GRPC_VERBOSITY"] = "NONE"
+    quiet_grpc()
     path = Path(arguments.config)
     try:
         texts = dict(parse_properties(path.read_text()))
@@ -89,6 +87,12 @@ def config_of(
         note(f"ottla: warning: {path.name} sets {key}, which has no effect yet: {reason}")
     _warn_of_modes(config, path)
     return config
+
+
+def quiet_grpc() -> None:
+    """Keep gRPC, once it is imported, from saying on its own what our one sentence says already."""
+    if os.environ.get("GRPC_VERBOSITY", "").lower() not in ("debug", "info"):
+        os.environ["GRPC_VERBOSITY"] = "NONE"
 
 
 def _warn_of_modes(config: Any, path: Path) -> None:
@@ -171,14 +175,15 @@ def run_node(body: Body, config: Any, *, role: str) -> int:
 
     from ottla.model.errors import only_error
     from ottla.node.log_output_driver import log_to_outputs
-    from ottla.node.process_driver import prepare_process
+    from ottla.node.process_driver import keep_out_of_collections, prepare_process
 
-    parent = os.environ.get("OTTLA_PARENT_PID")
+    parent = os.environ.get(PARENT_VARIABLE)
     prepare_process(dies_with_parent=parent is not None)
     lines = log_to_outputs(config.log_output, f"{role} {config.node_id}")
     if parent is not None and os.getppid() != int(parent):
         return 0  # it ended before we could ask the kernel to tell us
     _log_start(role, config)
+    keep_out_of_collections()
     try:
         trio.run(partial(body, config, ready=_tell_ready))
     except BaseExceptionGroup as group:
@@ -217,7 +222,7 @@ def _log_start(role: str, config: Any) -> None:
 
 
 def _tell_ready() -> None:
-    descriptor = os.environ.pop("OTTLA_READY_FD", None)
+    descriptor = os.environ.pop(READY_VARIABLE, None)
     if descriptor is not None:
         os.write(int(descriptor), READY)
         os.close(int(descriptor))

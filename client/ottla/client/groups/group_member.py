@@ -8,7 +8,7 @@ assignment belongs to the generation it was made in; losing the generation loses
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.groups.assignors import ASSIGNORS, COOPERATIVE, MemberSubscription
 from ottla.client.groups.sticky_user_data import (
@@ -20,7 +20,6 @@ from ottla.client.groups.sticky_user_data import (
 )
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, code_of
 from ottla.model.ids import TopicPartition
-from ottla.model.settings.client import ConsumerConfig
 from ottla.wire import codec
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.wire.messages.consumer_protocol_assignment import TopicPartition as AssignedPartitions
@@ -32,6 +31,9 @@ from ottla.wire.messages.join_group_response import JoinGroupResponse
 from ottla.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.model.settings.client import ConsumerConfig
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_VERSION = 2
@@ -84,7 +86,7 @@ AFTER = {
 class GroupMember:
     """A member: who it is, in which generation, with what."""
 
-    def __init__(self, group_id: str, config: ConsumerConfig) -> None:
+    def __init__(self, group_id: str, config: "ConsumerConfig") -> None:
         self.group_id = group_id
         self.member_id = ""
         self.generation_id = NO_GENERATION

@@ -45,16 +45,14 @@ def checked(function: F) -> F:
 
     The wrapper raises TypeError at the call, also where the function is a coroutine function.
     """
-    parameters = list(inspect.signature(function).parameters.values())
-    names = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
-    rest = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
-    checks: dict[str, Check] | None = None
+    known: tuple[list[str], str, dict[str, Check]] | None = None
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal checks
-        if checks is None:
-            checks = _checks_of(function)
+        nonlocal known
+        if known is None:  # at the first call: most functions of a client are never called
+            known = (*_positional_names(function), _checks_of(function))
+        names, rest, checks = known
         for name, value in zip(names, args, strict=False):
             if name in checks and name != rest:
                 checks[name](name, value)
@@ -67,6 +65,13 @@ def checked(function: F) -> F:
         return function(*args, **kwargs)
 
     return cast("F", call)
+
+
+def _positional_names(function: Callable[..., Any]) -> tuple[list[str], str]:
+    """Return the parameters that may be given by position, and the one that takes all others."""
+    parameters = inspect.signature(function).parameters.values()
+    names = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    return names, next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
 
 
 def check_all_calls(owner: type) -> None:

@@ -6,11 +6,14 @@ A subscription is a name with three settings: which metrics, how often, and of w
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import re2
+from functools import cache
+from typing import TYPE_CHECKING
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.declare import Definition, definitions, setting
+
+if TYPE_CHECKING:
+    import re2
 
 INTERVAL_MS_MIN = 100
 INTERVAL_MS_MAX = 3_600_000
@@ -96,15 +99,16 @@ _TOO_MANY_TIMES = re.compile(r"(?<!\\)\{(?:\d+,)?\d{5}")
 """A repetition whose number RE2 does not read as one: it takes the braces for themselves."""
 
 
+@cache
 def _options() -> "re2.Options":
+    # Loaded with the first pattern: a process without one does without the library.
+    import re2
+
     options = re2.Options()
     options.max_mem = PROGRAM_BYTES_MAX
     options.never_capture = True
     options.log_errors = False
     return options
-
-
-_OPTIONS = _options()
 
 
 def match_patterns(match: Sequence[str]) -> dict[str, Holds]:
@@ -114,6 +118,10 @@ def match_patterns(match: Sequence[str]) -> dict[str, Holds]:
     by a text or by a pattern: so it is RE2, in time linear in the text.  Raises RefusedError with
     INVALID_CONFIG for a pattern that RE2 cannot read.
     """
+    if not match:
+        return {}
+    import re2
+
     patterns: dict[str, Holds] = {}
     for part in match:
         name, equals, pattern = (text.strip() for text in part.partition("="))
@@ -122,7 +130,7 @@ def match_patterns(match: Sequence[str]) -> dict[str, Holds]:
                 raise ValueError(part)
             if len(pattern) > PATTERN_CHARS_MAX or _TOO_MANY_TIMES.search(pattern):
                 raise ValueError(part)
-            patterns[name] = re2.compile(pattern, _OPTIONS).fullmatch
+            patterns[name] = re2.compile(pattern, _options()).fullmatch
         except (ValueError, re2.error):
             raise RefusedError(
                 ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {part}"

@@ -54,8 +54,6 @@ LIBRDKAFKA_KEYS = {
     **LIBRDKAFKA_TLS_KEYS,
 }
 """librdkafka's names of settings, and Kafka's."""
-CLIENT_FILE = "client.properties"
-"""Settings for clients of a secure local cluster, in the cluster's directory."""
 SECURITY_PREFIXES = ("sasl.", "ssl.", "security.")
 
 

@@ -10,6 +10,8 @@ PORT_MAX = 65_535
 LISTENER_PREFIX = "listener.name."
 """What begins the key of a setting of one listener."""
 SASL_SSL = "SASL_SSL"
+CLIENT_FILE = "client.properties"
+"""Settings for clients of a secure local cluster, in the cluster's directory."""
 
 
 class ListenAddress(NamedTuple):
