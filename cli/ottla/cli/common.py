@@ -118,11 +118,17 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         ) from None
 
 
+def plain_bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...] | None:
+    """Return the addresses as `bootstrap_of` does; None for a command that logs in or uses TLS."""
+    settings, _ = _login_texts(arguments, _profile_of(arguments))
+    return None if settings.keys() - {"bootstrap.servers"} else bootstrap_of(arguments)
+
+
 def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> str | None:
     """Ask as the user who is named; return the addresses that a file of --command-config has."""
     settings, source = _login_texts(arguments, profile)
     bootstrap = settings.pop("bootstrap.servers", None)
-    if settings or source:
+    if settings:
         use_login(settings, source)
     return bootstrap if arguments.command_config else None
 

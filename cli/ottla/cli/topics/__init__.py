@@ -3,6 +3,8 @@
 topic.py           `ottla topic`: its options, and where each verb is
 change_arguments.py  the options of changes
 topic_list.py      `ottla topic list`
+quick_list.py      the same where nothing is in its way
+topic_rows.py      rows of topics as tables show them
 topic_verbs.py     create, describe, delete
 topic_changes.py   the changes
 topic_storage.py   `ottla topic storage`: bytes of its replicas

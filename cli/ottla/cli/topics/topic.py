@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.cli.cluster.reassign_arguments import configure_reassign
 from ottla.cli.common import add_cluster_arguments, add_format_argument, bootstrap_of, run_async
+from ottla.cli.imports import importing
 from ottla.cli.topics.change_arguments import configure_changes, configure_storage
 
 TIMEOUT_S = 30.0
@@ -85,8 +86,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one verb against the cluster."""
+    if arguments.verb == "list":
+        from ottla.cli.topics.quick_list import list_at_once
+
+        if list_at_once(arguments):
+            return 0
     module, function = VERBS[arguments.verb]
-    verb = getattr(import_module(module), function)
+    with importing():
+        verb = getattr(import_module(module), function)
 
     async def body() -> int:
         timeout_s: float = getattr(arguments, "timeout", TIMEOUT_S)

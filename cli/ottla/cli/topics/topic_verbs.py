@@ -6,7 +6,7 @@ from typing import Any
 from ottla.cli.common import print_json, table
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import say_block
-from ottla.cli.topics.topic_list import TOPIC_COLUMNS, row_of_topic
+from ottla.cli.topics.topic_rows import TOPIC_COLUMNS, row_of_topic
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError

@@ -8,6 +8,7 @@ bearer_tokens.py  tokens of OAUTHBEARER, asked for again before they end
 web_fetch.py    small answers of web servers, bounded
 spoken_versions.py  versions and features of one broker (pure)
 connection.py   one connection to one broker, whose users take turns
+blocking_connection.py  the same without trio, for a command that asks once
 pipeline.py     one connection with several requests in flight
 broker_link.py  a connection to one broker that comes back
 cluster.py      who leads what; a connection to whoever is asked

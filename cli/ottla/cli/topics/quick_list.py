@@ -1,0 +1,83 @@
+"""`ottla topic list` where nothing is in its way: no login, no TLS, every broker answers at once.
+
+Then it asks over blocking sockets, which spares the import of trio, most of what a list costs.
+Anything else is left to `topic_list`, which knows patience, notes and sentences.
+"""
+
+import argparse
+from collections import Counter
+from contextlib import ExitStack
+
+from ottla.cli.common import plain_bootstrap_of
+from ottla.cli.topics.topic_rows import show_list
+from ottla.client.network.blocking_connection import BlockingConnection
+from ottla.model.errors import ErrorCode, OttlaError
+from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
+from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
+from ottla.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from ottla.wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from ottla.wire.messages.metadata_request import MetadataRequest
+from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+
+CLIENT_ID = "ottla"
+WAIT_S = 1.0
+"""With less a busy broker is asked twice; with more a list over one that hangs comes later."""
+
+BROKERS_MAX = 16
+"""They are asked one after the other here; more are asked side by side by `topic_list`."""
+
+
+class _UnusualError(Exception):
+    """Something that is shown with more than a list."""
+
+
+def list_at_once(arguments: argparse.Namespace) -> bool:
+    """List every topic, if that can be done at once; return whether it was done."""
+    addresses = plain_bootstrap_of(arguments)
+    if addresses is None:
+        return False
+    try:
+        topics, held = _ask(addresses[0])
+    except (OSError, OttlaError, _UnusualError):
+        return False
+    show_list(arguments, topics, held)
+    return True
+
+
+def _ask(address: tuple[str, int]) -> tuple[list[MetadataResponseTopic], Counter[str]]:
+    """Return the topics, and the bytes of all their replicas by topic."""
+    held: Counter[str] = Counter()
+    with ExitStack() as opened:
+        connections: dict[tuple[str, int], BlockingConnection] = {}
+
+        def at(place: tuple[str, int]) -> BlockingConnection:
+            found = connections.get(place)
+            if found is None:
+                found = connections[place] = opened.enter_context(
+                    BlockingConnection(*place, client_id=CLIENT_ID, timeout_s=WAIT_S)
+                )
+            return found
+
+        metadata = at(address).request(
+            MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse
+        )
+        cluster = at(address).request(
+            DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse
+        )
+        _check(cluster.error_code)
+        if len(cluster.brokers) > BROKERS_MAX or any(one.is_fenced for one in cluster.brokers):
+            raise _UnusualError
+        for broker in cluster.brokers:
+            answer = at((broker.host, broker.port)).request(
+                DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+            )
+            _check(answer.error_code)
+            for directory in answer.results:
+                for topic in directory.topics:
+                    held[topic.name] += sum(one.partition_size for one in topic.partitions)
+    return metadata.topics, held
+
+
+def _check(code: int) -> None:
+    if code != ErrorCode.NONE:
+        raise _UnusualError

@@ -1,0 +1,31 @@
+"""Rows of topics as tables show them."""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.cli.outcomes import show
+from ottla.wire.messages.metadata_response import MetadataResponseTopic
+
+TOPIC_COLUMNS = ("NAME", "PARTITIONS", "REPLICAS")
+LIST_COLUMNS = (*TOPIC_COLUMNS, "BYTES")
+
+
+def row_of_topic(topic: MetadataResponseTopic) -> tuple[Any, ...]:
+    """Return a topic's name and its counts of partitions and replicas."""
+    partitions = topic.partitions
+    return topic.name, len(partitions), max((len(p.replica_nodes) for p in partitions), default=0)
+
+
+def show_list(
+    arguments: argparse.Namespace,
+    topics: Iterable[MetadataResponseTopic],
+    held: Mapping[str, int],
+) -> None:
+    """Show topics by name, with the bytes of all their replicas."""
+    rows = [
+        (*row_of_topic(topic), held.get(topic.name or "", 0))
+        for topic in sorted(topics, key=lambda topic: topic.name or "")
+        if arguments.internal or not topic.is_internal
+    ]
+    show(arguments, LIST_COLUMNS, rows)

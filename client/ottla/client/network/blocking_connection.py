@@ -1,0 +1,97 @@
+"""One connection to one broker on a blocking socket: for a command that asks once and ends.
+
+Without TLS and login, without a second try, and without trio, whose import takes longer than such a
+command does otherwise.  Whatever goes wrong, its caller asks again through `Cluster`, which knows
+the cure or the sentence: so errors are OSError, ProtocolError and RefusedError as they come.
+"""
+
+import socket
+from types import TracebackType
+from typing import TypeVar
+
+from ottla.client.network.spoken_versions import (
+    VERSIONS_ASKED,
+    SpokenVersions,
+    read_versions,
+    versions_request,
+)
+from ottla.model.errors import ProtocolError
+from ottla.wire import codec, headers
+from ottla.wire.apis import API_VERSIONS
+from ottla.wire.codec_types import Message
+
+RESPONSE_BYTES_MAX = 16 << 20
+"""A longer answer is left to `Cluster`."""
+
+RECEIVE_BYTES_MAX = 1 << 16
+"""Memory that is taken before the bytes for it have arrived."""
+
+LENGTH_BYTES = 4
+
+R = TypeVar("R", bound=Message)
+
+
+class BlockingConnection:
+    """An open connection; owns its socket.  `timeout_s` bounds each wait for the socket."""
+
+    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+        """Connect and settle versions."""
+        self.address = f"{host}:{port}"
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._versions = SpokenVersions()
+        self._socket = socket.create_connection((host, port), timeout_s)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for version in VERSIONS_ASKED:
+                body = self._exchange(API_VERSIONS, version, versions_request(version))
+                found = read_versions(version, body)
+                if found is not None:
+                    self._versions = found
+                    break
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> "BlockingConnection":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def request(self, message: Message, response: type[R]) -> R:
+        """Send one request and return its answer, decoded as `response`."""
+        version = self._versions.version_of(message.API_KEY, self.address)
+        body = self._exchange(message.API_KEY, version, codec.encode(message, version))
+        return codec.decode(response, version, body)
+
+    def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
+        self._correlation_id += 1
+        header = headers.encode_request_header(
+            api_key, version, self._correlation_id, self._client_id, None
+        )
+        length = len(header) + len(body)
+        self._socket.sendall(length.to_bytes(LENGTH_BYTES, "big") + header + body)
+        length = int.from_bytes(self._received(LENGTH_BYTES), "big", signed=True)
+        if not 0 <= length <= RESPONSE_BYTES_MAX:
+            raise ProtocolError(f"answer length {length}")
+        frame = memoryview(self._received(length))
+        found, body_at = headers.decode_response_header(api_key, version, frame)
+        if found != self._correlation_id:
+            raise ProtocolError(f"correlation id {found} where {self._correlation_id} was due")
+        return frame[body_at:]
+
+    def _received(self, count: int) -> bytearray:
+        """Return the next bytes; memory is taken as they arrive, not as a peer announces them."""
+        frame = bytearray()
+        while len(frame) < count:
+            piece = self._socket.recv(min(count - len(frame), RECEIVE_BYTES_MAX))
+            if not piece:
+                raise ProtocolError(f"{self.address} hung up")
+            frame += piece
+        return frame
