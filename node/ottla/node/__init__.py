@@ -21,6 +21,7 @@ seams.py                 what a node stands on
 seams_driver.py          what a node of a real machine stands on
 clock_driver.py          the machine's time and chance
 local_nodes_driver.py    nodes as processes of this machine: started, waited for, ended
+forked_process_driver.py  processes that begin with all that this one has imported
 secure_cluster_driver.py  certificates, users and settings of a local cluster, `ottla up --secure`
 certificate_authority_driver.py  issues certificates under a root of one's own
 collector_pause_driver.py  keeps the collector of garbage from walking costly answers

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,29 @@ def test_a_node_that_dies_is_started_again_when_that_was_asked(up: Callable[...,
     one.said("broker 1 was ended by signal 9; it is started again in 1 s")
     one.said("broker 1 serves again")
     assert one.pid("broker") != first
+
+
+def test_nodes_are_forked_and_named_and_end_with_their_starter(up: Callable[..., Any]) -> None:
+    one = up("--port=0")
+    pids = [one.pid("controller"), one.pid("broker")]
+    names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids]
+    assert names == ["controller-101", "broker-1"]
+    assert [os.getsid(pid) for pid in pids] == pids
+
+    one.process.kill()
+
+    deadline = time.monotonic() + PATIENCE_S
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
 
 
 def test_what_keeps_a_node_from_starting_is_said(

@@ -9,8 +9,8 @@ pytestmark = pytest.mark.cluster
 
 FILE_BYTES_MAX = 1_024
 FILES_KEPT = 1
-STARTS = 3
-"""Each logs about a file: the lines of the first one have gone after the last."""
+STARTS = 5
+"""Each logs about half a file: the lines of the first one have gone after the last."""
 
 
 def test_full_log_files_are_renamed_and_the_oldest_go(up: Callable[..., Any]) -> None:

@@ -75,8 +75,7 @@ def _run_in_background(body: Callable[[Report], int], log: Path, writer: int) ->
         os.setsid()
         _redirect(log)
         os.set_inheritable(writer, False)
-        threading.Thread(target=_bound_log, args=(log,), daemon=True).start()
-        code = body(lambda text: _report(writer, text))
+        code = body(lambda text: _report_and_go_on(writer, text, log))
     except SystemExit as ending:
         code = int(ending.code or 0)
     except BaseException:
@@ -97,6 +96,12 @@ def _redirect(log: Path) -> None:
     os.dup2(to_log, 2)
     os.close(nothing)
     os.close(to_log)
+
+
+def _report_and_go_on(writer: int, text: str, log: Path) -> None:
+    _report(writer, text)
+    # Not before: what is ready by now may have been forked, which a thread forbids.
+    threading.Thread(target=_bound_log, args=(log,), daemon=True).start()
 
 
 def _report(writer: int, text: str) -> None:

@@ -5,6 +5,7 @@ up.py                     `ottla up`: start here
 down.py                   `ottla down`
 cluster_file.py           the plan of a local cluster, and the file that keeps it
 cluster_format.py         formats its controllers once
+forked_nodes.py           starts its nodes as forks of one process
 local_cluster.py          runs its processes
 
 One node

@@ -5,10 +5,14 @@ Invariant FormattedOnce: what `cluster.json` calls formatted is never formatted 
 controller whose directory was wiped says so instead of voting a second time.
 """
 
+from argparse import Namespace
+from collections.abc import Callable
+
 import trio
 
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode
 from ottla.model.ids import NodeId
+from ottla.node.forked_process_driver import fork_process, may_fork
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories, read_meta_properties
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk import RealDisk
@@ -23,6 +27,40 @@ def format_plan(plan: ClusterPlan) -> None:
     # goes on with the same ones.
     plan.write()
     trio.run(_format_controllers, plan)
+    _mark(plan)
+
+
+def format_apart(plan: ClusterPlan) -> Callable[[], int]:
+    """Begin to format as `format_plan` does, in a forked process; return what waits for its code.
+
+    The threads by which it waits for disks would keep this process from forking nodes.
+    """
+    if plan.is_formatted or not may_fork():
+        format_plan(plan)
+        return lambda: 0
+    plan.write()
+    formatting = fork_process(lambda: _formatted(plan), name="format")
+
+    def finish() -> int:
+        code = formatting.wait()
+        if code == 0:
+            _mark(plan)
+        return code
+
+    return finish
+
+
+def _formatted(plan: ClusterPlan) -> int:
+    from ottla.cli.main import guarded
+
+    def body(_arguments: Namespace) -> int:
+        trio.run(_format_controllers, plan)
+        return 0
+
+    return guarded("up", body, Namespace())
+
+
+def _mark(plan: ClusterPlan) -> None:
     plan.is_formatted = True
     plan.write()
 

@@ -5,15 +5,16 @@ each process that says when it ended.
 """
 
 import os
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, properties_of
+from ottla.cli.cluster.forked_nodes import StartedNode, spawn_node
 from ottla.cli.terminal import draw, is_watched, note
-from ottla.node.local_nodes_driver import READY, end_nodes, start_node
+from ottla.node.local_nodes_driver import READY, NodeProcess, end_nodes
 
 READY_TIMEOUT_S = 60.0
 LOOK_S = 0.1
@@ -39,7 +40,7 @@ class Member:
 
     role: str
     node: ListedNode
-    process: subprocess.Popen[bytes] | None = None
+    process: NodeProcess | None = None
     started_at: float = 0.0
     is_ready: bool = False
     pause_s: float = RESTART_PAUSE_S
@@ -57,10 +58,17 @@ class Member:
 
 
 class LocalCluster:
-    """The processes of one plan; owns them."""
+    """The processes of one plan, each started by `start` with its role and file; owns them."""
 
-    def __init__(self, plan: ClusterPlan, *, restarts: bool = False) -> None:
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        *,
+        restarts: bool = False,
+        start: Callable[[str, Path], StartedNode] = spawn_node,
+    ) -> None:
         self._plan = plan
+        self._start = start
         self._restarts = restarts
         self._members = [Member("controller", node) for node in plan.controllers]
         self._members += [Member("broker", node) for node in plan.brokers]
@@ -119,9 +127,9 @@ class LocalCluster:
     # ---- one node
 
     def _spawn(self, member: Member) -> None:
-        started = start_node(member.role, properties_of(member.role, member.node))
+        started = self._start(member.role, properties_of(member.role, member.node))
         member.process = started.process
-        member.node.pid = started.pid
+        member.node.pid = started.process.pid
         member.started_at = time.monotonic()
         member.is_ready = False
         self._selector.register(started.ready_reader, EVENT_READ, (False, member))

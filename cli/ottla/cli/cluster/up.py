@@ -19,9 +19,10 @@ from ottla.cli.cluster.cluster_file import (
     check_replication,
     make_plan,
 )
-from ottla.cli.cluster.cluster_format import format_plan
+from ottla.cli.cluster.forked_nodes import fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.common import DIRECTORY_DEFAULT, table
+from ottla.cli.imports import importing
 from ottla.cli.own_command import own_command
 from ottla.cli.terminal import note, say_block
 from ottla.model.errors import ConfigError
@@ -89,8 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
         plan.settings = dict(_assignment(text) for text in arguments.set)
         check_replication(plan)
         plan.write_properties()
-        format_plan(plan)
-        cluster = LocalCluster(plan, restarts=arguments.restart)
+        code = _format(plan)
+        if code:
+            return code
+        cluster = LocalCluster(plan, restarts=arguments.restart, start=fork_node)
         if not arguments.detach:
             return _serve(cluster, plan, _say_report, "Ctrl-C stops it all.")
         code = run_detached(
@@ -103,6 +106,17 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         if is_ours:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _format(plan: ClusterPlan) -> int:
+    if plan.is_formatted:
+        return 0
+    with importing():
+        from ottla.cli.cluster.cluster_format import format_apart
+
+    finish = format_apart(plan)
+    preload("controller")  # meanwhile
+    return finish()
 
 
 def _serve_detached(

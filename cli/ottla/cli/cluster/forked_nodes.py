@@ -1,0 +1,85 @@
+"""Nodes forked from `ottla up`, which imports what they need once for all of them.
+
+A node is its own process with its own session, log, signals and restart, as one that is started by
+`ottla broker FILE`; only its command line in `ps -f` is that of `ottla up`.
+"""
+
+import os
+import sys
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from ottla.cli.cluster.node_process import quiet_grpc
+from ottla.cli.imports import importing
+from ottla.node.forked_process_driver import fork_process, may_fork
+from ottla.node.local_nodes_driver import (
+    PARENT_VARIABLE,
+    READY_VARIABLE,
+    NodeProcess,
+    start_node,
+)
+
+MODULES = {
+    "controller": ("ottla.cli.cluster.controller", "ottla.controller.main_driver"),
+    "broker": ("ottla.cli.cluster.broker", "ottla.broker.opening_driver"),
+}
+LATE_MODULES = (
+    "ottla.model.settings.dynamic",
+    "ottla.model.settings.kafka_keys",
+    "ottla.model.settings.misspelt",
+    "ottla.node.log_output_driver",
+    "ottla.node.process_driver",
+    "ottla.node.properties",
+)
+"""What nodes import only when they run."""
+
+
+class StartedNode(NamedTuple):
+    """A node's process, and the pipe on which it says that it serves."""
+
+    process: NodeProcess
+    ready_reader: int
+
+
+def spawn_node(role: str, properties: Path) -> StartedNode:
+    """Start a node that imports all by itself."""
+    started = start_node(role, properties)
+    return StartedNode(started.process, started.ready_reader)
+
+
+def preload(role: str) -> None:
+    """Import what nodes of a role need."""
+    quiet_grpc()
+    with importing():
+        for module in (*MODULES[role], *LATE_MODULES):
+            import_module(module)
+
+
+def fork_node(role: str, properties: Path) -> StartedNode:
+    """Fork a node from this process; start one by itself where this process has threads."""
+    if not may_fork():
+        return spawn_node(role, properties)
+    preload(role)
+    reader, writer = os.pipe()
+    try:
+        process = fork_process(
+            partial(_run, role, properties),
+            name=properties.stem,
+            environment={READY_VARIABLE: str(writer), PARENT_VARIABLE: str(os.getpid())},
+            kept=(writer,),
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return StartedNode(process, reader)
+
+
+def _run(role: str, properties: Path) -> NoReturn:
+    from ottla.cli.main import main
+
+    sys.argv[1:] = [role, str(properties)]
+    main(sys.argv[1:])
