@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from ottla.bench.performance import (
 from ottla.bench.performance_page import BEGIN, END, measured_part, missed, with_measured
 from ottla.bench.performance_plots import draw_all
 from ottla.bench.performance_rows import GOALS, ONE, ROWS, THREE
+from ottla.bench.result import Result
 from ottla.cli.main import run
 from ottla.model.errors import ConfigError, ErrorCode
 from ottla.wire import codec
@@ -65,6 +67,14 @@ def test_a_page_has_medians_spreads_and_ratios_with_met_goals_in_bold() -> None:
 def test_rows_that_miss_their_goal_are_named() -> None:
     assert missed([sitting()]) == ["one: Fetch, CPU µs each: 1.50 (≤ 1)"]
     assert missed([sitting()], "compiled") == ["one: Fetch, requests/s: 0.60 (≥ 1)"]
+
+
+def test_a_row_without_a_goal_is_shown_and_never_missed() -> None:
+    found = sitting("conditions")
+
+    assert missed([found]) == []
+    rows = [line for line in measured_part([found], {}).splitlines() if line.startswith("| Fetch")]
+    assert rows[0].endswith("| 2.00 | 300 | 0.60 | 500 (400–510) | – |")
 
 
 def test_only_what_stands_between_the_marks_is_replaced() -> None:
@@ -206,6 +216,40 @@ def test_a_row_is_measured_on_both_servers_and_kept(tmp_path: Path) -> None:
     p50 = found.values["End to end, acks=all"]["p50_ms"]
     assert {server: len(values) for server, values in p50.items()} == {"ottla": 1, "kafka": 1}
     assert found.machine["forms"] == {"ottla": form_of(sys.executable)}
+
+
+@pytest.mark.usefixtures("of_two_clusters")
+def test_requests_under_quotas_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(performance_rows, "REQUESTS", {(10, 1): 200, (50, 5): 500})
+    monkeypatch.setitem(ROWS, ("conditions", ONE), performance_rows.CONDITIONS[:1])
+
+    run_of(tmp_path, "conditions")
+
+    (found,) = read_sittings(tmp_path / "results")
+    (figures,) = found.values.values()
+    assert list(figures) == ["requests_per_second", "cpu_us_per_request"]
+
+
+def test_a_producer_is_measured_until_the_compaction_beside_it_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = iter([1_000, 1_000, 700, 400])
+    cluster: Any = SimpleNamespace(bootstrap="127.0.0.1:1", pids={}, leader=lambda _: 1)
+    produced = Result(what="", count=10, payload_bytes=50_000_000, seconds=0.5)
+    for name, value in {
+        "fill_dirty": lambda *_: None,
+        "compact": lambda *_: None,
+        "log_bytes": lambda *_: next(sizes),
+        "produce": lambda *_: produced,
+    }.items():
+        monkeypatch.setattr(performance_rows, name, value)
+
+    figures = performance_rows.CONDITIONS[-1].run(cluster, 1)
+
+    assert next(sizes, None) is None  # two loads: the third look found it done
+    assert figures["mb_per_second"] == 100.0
 
 
 @pytest.mark.usefixtures("of_two_clusters")

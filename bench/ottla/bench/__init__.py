@@ -10,6 +10,7 @@ ledger.py      the file of those answers
 audit.py       is every acknowledged record there, once and in order
 timeline.py    what clients saw, second by second: table, picture, longest gaps
 clusters.py    what needs a cluster of its own: start, failover, replication, heartbeats
+many_partitions.py  the failover of 1,000 partitions
 storage.py     appends, recovery, and a broker of many partitions
 cold_backlog.py   a consumer of a cold backlog beside a producer and a tailing consumer
 compaction_beside.py  a compaction beside a producer and a tailing consumer, and paced_load.py both
@@ -28,6 +29,7 @@ beside_kafka.py  Ottla beside Apache Kafka: the rows, in alternating rounds
 comparison.py    medians, spreads, ratio, and whether a gap counts
 performance.py   every row of docs/performance.md: measured in sittings, and kept
 performance_rows.py    the rows and their goals
+conditions.py          quotas and sizes of logs that some of them need
 performance_page.py    the tables of the page, and performance_plots.py its pictures
 kafka_cluster.py Apache Kafka as a cluster of controllers and brokers
 kafka_server.py  Apache Kafka from a directory of jars

@@ -461,7 +461,8 @@ BENCHES: dict[str, Bench] = {
     ),
     "start": Bench("duration of 'ottla up' with 3 + 3 nodes, and their memory", "rounds format"),
     "failover": Bench(
-        "time without a leader after a broker's and a controller's death", "rounds format"
+        "time without a leader after a broker's and a controller's death, and of 1,000 partitions",
+        "rounds format",
     ),
     "replication": Bench("acks=1 and acks=all with one and three replicas", "rounds format"),
     "heartbeat": Bench("delay of heartbeats of an idle and of a busy broker", "rounds format"),

@@ -4,7 +4,8 @@ Run as a process of its own (`python -m ottla.bench.client_work CLIENT WORK BOOT
 RECORD_BYTES`), so that what is counted is one client's; it prints seconds and CPU seconds as JSON.
 All clients have the same settings: acks=all, idempotent, batches of 128 KiB, 5 ms of linger, no
 compression, checksums compared; reading is by assignment, from the first offset, and every value
-is asked for.  What a client imports is imported before, numpy by ours too.
+is asked for.  What a client imports is imported before, by ours also numpy and what needs it;
+numpy's BLAS, which no client uses, has no threads of its own: each would spin for some 30 ms.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import trio
@@ -138,7 +140,9 @@ def ottla_consume_singly(work: ClientWork) -> dict[str, float]:
 
 
 def _ottla_read(work: ClientWork, read: Callable[[Consumer], Awaitable[None]]) -> dict[str, float]:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     library("numpy")
+    import_module("ottla.client.fetch.array_columns")
 
     async def main() -> dict[str, float]:
         config = ConsumerConfig(auto_offset_reset="earliest")

@@ -16,6 +16,7 @@ from ottla.bench.instructions import instructions
 from ottla.bench.load import Load, Progress, library, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_local_cluster
 from ottla.bench.log_moves import log_move
+from ottla.bench.many_partitions import ManyFailover, kill_leader, make_led_by_one
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
@@ -30,6 +31,9 @@ WAYS = (("1", 1), ("all", 1), ("1", 3), ("all", 3))
 
 SINGLES = 500
 SETTLE_S = 2.0
+SETTLED_S = 11.0
+"""Between a controller's death and a broker's: more than a session, before which a controller that
+begins to lead takes no death for certain."""
 HEARTBEAT_S = 2.0
 BEATS_EVERY_MS = 100
 CALM_S = 5.0
@@ -54,16 +58,30 @@ def start(rounds: int, progress: Progress) -> Figures:
 
 
 def failover(rounds: int, progress: Progress) -> Figures:
-    """Measure how long clients see no leader after kill -9, of a broker and of a controller."""
+    """Measure how long clients see no leader after kill -9, of a broker and of a controller.
+
+    A second cluster has a broker killed that leads many partitions.
+    """
     brokers: list[float] = []
     controllers: list[float] = []
+    many: list[ManyFailover] = []
     for index in range(rounds):
         with open_local_cluster() as cluster:
             _make_topic(cluster, replicas=3)
             controllers.append(_controller_failover(cluster))
+            time.sleep(SETTLED_S)
             brokers.append(_broker_failover(cluster))
+        with open_local_cluster() as cluster:
+            leader = make_led_by_one(cluster)
+            time.sleep(SETTLED_S)
+            many.append(kill_leader(cluster, leader))
         progress(index + 1)
-    return _spread("new_leader_s", brokers) | _spread("new_active_controller_s", controllers)
+    return (
+        _spread("new_leader_s", brokers)
+        | _spread("new_active_controller_s", controllers)
+        | _spread("many_partitions_fenced_s", [each.detection_s for each in many])
+        | _spread("many_partitions_serve_s", [each.failover_s for each in many])
+    )
 
 
 def _broker_failover(cluster: StartedCluster) -> float:

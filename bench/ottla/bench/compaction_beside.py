@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ottla.bench.compaction_wait import wait_until_compacted
 from ottla.bench.load import SILENCE_S, Load, Progress, library, make_topic
-from ottla.bench.local_cluster import StartedCluster, open_cluster_in
+from ottla.bench.local_cluster import RunningCluster, StartedCluster, open_cluster_in
 from ottla.bench.paced_load import READ, SAMPLE_EVERY, PacedLoad
 from ottla.bench.requests import Waited
 from ottla.model.errors import ErrorCode, RefusedError
@@ -28,6 +28,7 @@ PROBE_S = 6.0
 
 DIRTY_RECORDS = 2_000_000
 DIRTY_VALUE = bytes(90)
+SEGMENT_BYTES = 32 << 20
 RECORDS_PER_KEY = 3.3
 PHASE_S = 6.0
 """Of a phase without a compaction; one with it lasts as long as that goes on."""
@@ -82,7 +83,7 @@ def _one_round(
 ) -> None:
     """Add a phase of each kind, in turns the first."""
     dirty = f"ottla-bench-dirty-{number}"
-    _fill(cluster, dirty)
+    fill_dirty(cluster, dirty, DIRTY_RECORDS, SEGMENT_BYTES)
     with PacedLoad(cluster.bootstrap, STEADY, rate) as load:
         found: dict[str, CompactionPhase] = {}
         for kind in (WITHOUT, WITH) if number % 2 == 0 else (WITH, WITHOUT):
@@ -126,16 +127,19 @@ def _quiet() -> CompactionPhase:
 
 def _compacting(cluster: StartedCluster, path: Path, topic: str) -> CompactionPhase:
     """Have a topic compacted; return from when until when that went on."""
-    _set_policy(cluster.bootstrap, topic, "compact")
+    compact(cluster.bootstrap, topic)
     began_at = time.perf_counter()
     wait_until_compacted(path, topic)
     return CompactionPhase(began_at, time.perf_counter())
 
 
-def _fill(cluster: StartedCluster, topic: str) -> None:
-    """Write a log to compact; its last segment, which stays as it is, is small."""
+def fill_dirty(cluster: RunningCluster, topic: str, count: int, segment_bytes: int) -> None:
+    """Write a log of `count` records to compact, all but its last segment.
+
+    Raises RefusedError if the broker does not take them.
+    """
     confluent, admin = library("confluent_kafka"), _admin(cluster.bootstrap)
-    config = {"cleanup.policy": "delete", "segment.bytes": str(32 << 20), "retention.ms": "-1"}
+    config = {"cleanup.policy": "delete", "segment.bytes": str(segment_bytes), "retention.ms": "-1"}
     new = library("confluent_kafka.admin").NewTopic(topic, 1, config=config)
     for future in admin.create_topics([new]).values():
         future.result(timeout=SILENCE_S)
@@ -143,8 +147,8 @@ def _fill(cluster: StartedCluster, topic: str) -> None:
     producer = confluent.Producer(
         {"bootstrap.servers": cluster.bootstrap, "linger.ms": 20, "log_level": 3}
     )
-    rng, key_count = random.Random(topic), int(DIRTY_RECORDS / RECORDS_PER_KEY)
-    for _ in range(DIRTY_RECORDS):
+    rng, key_count = random.Random(topic), int(count / RECORDS_PER_KEY)
+    for _ in range(count):
         key = b"key-%09d" % rng.randrange(key_count)
         while True:
             try:
@@ -157,10 +161,11 @@ def _fill(cluster: StartedCluster, topic: str) -> None:
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"{topic} could not be filled")
 
 
-def _set_policy(bootstrap: str, topic: str, policy: str) -> None:
+def compact(bootstrap: str, topic: str) -> None:
+    """Have a topic compacted from now on."""
     module = library("confluent_kafka.admin")
     entry = module.ConfigEntry(
-        "cleanup.policy", policy, incremental_operation=module.AlterConfigOpType.SET
+        "cleanup.policy", "compact", incremental_operation=module.AlterConfigOpType.SET
     )
     resource = module.ConfigResource("topic", topic, incremental_configs=[entry])
     admin = _admin(bootstrap)  # it must live as long as its answers are waited for

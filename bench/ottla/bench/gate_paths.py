@@ -10,6 +10,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
+from ottla.jepsen.fuzz.coordinating_broker import CoordinatingBroker
 from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, MiniBroker, id_of
 from ottla.metadata.acl_table import AclTable
 from ottla.metadata.standard_authorizer import StandardAuthorizer
@@ -22,7 +23,7 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
-from ottla.model.ids import Epoch
+from ottla.model.ids import Epoch, ProducerId
 from ottla.model.limits import MIB
 from ottla.model.quota_limits import CLIENT_ID, QuotaEntity
 from ottla.model.settings.authorizer import AuthorizerConfig
@@ -59,8 +60,12 @@ PRODUCE_VERSION = 12
 FETCH_VERSION = 17
 METADATA_VERSION = 12
 COMMIT_VERSION = 8
+COMMITS_PER_TURN = 10
 HEARTBEAT_VERSION = 1
 GROUP = "gate"
+PRODUCER = ProducerId(7)
+SEQUENCES = 100
+"""Batches of the idempotent producer: more than the gate has runs."""
 LARGE_RECORDS = 128
 LARGE_RECORD_BYTES = 1_000
 SMALL_BATCH = [(NOW_MS, b"key", b"v" * 100)]
@@ -79,6 +84,7 @@ def paths() -> dict[str, Path]:
     log, batch = _log(small), build_batch(SMALL_BATCH)
     return {
         "produce small": _request(small, _produce(build_batch(SMALL_BATCH)), PRODUCE_VERSION),
+        "produce, idempotent": _idempotent(MiniBroker(frame_bytes_max=MIB)),
         "produce, 1 limit": _request(_limited(1), _produce(batch), PRODUCE_VERSION),
         "produce, 10k": _request(_limited(10_000), _produce(batch), PRODUCE_VERSION),
         "produce, 10k ACLs": _request(
@@ -103,6 +109,12 @@ def paths() -> dict[str, Path]:
             MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
         ),
         "offset commit": _request(group, _commit(), COMMIT_VERSION),
+        "commit, logged": _request(
+            CoordinatingBroker(frame_bytes_max=MIB), _commit(), COMMIT_VERSION
+        ),
+        "10 commits, logged": _request(
+            CoordinatingBroker(frame_bytes_max=MIB), _commit(), COMMIT_VERSION, COMMITS_PER_TURN
+        ),
         "group heartbeat": _request(group, heartbeat, HEARTBEAT_VERSION),
         "append": lambda: log.append_as_leader(
             memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=NOW_MS
@@ -112,8 +124,8 @@ def paths() -> dict[str, Path]:
     }
 
 
-def _request(broker: MiniBroker, message: Message, version: int) -> Path:
-    data = frame_of(message, version)
+def _request(broker: MiniBroker, message: Message, version: int, count: int = 1) -> Path:
+    data = frame_of(message, version) * count
     return lambda: broker.exchange(data)
 
 
@@ -133,6 +145,24 @@ def _produce(batch: bytes) -> ProduceRequest:
     return ProduceRequest(
         acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
     )
+
+
+def _idempotent(broker: MiniBroker) -> Path:
+    """Produce as one producer, whose sequences go on; as often as there are frames."""
+    frames = iter(
+        [
+            frame_of(
+                _produce(
+                    build_batch(
+                        SMALL_BATCH, producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence
+                    )
+                ),
+                PRODUCE_VERSION,
+            )
+            for sequence in range(SEQUENCES)
+        ]
+    )
+    return lambda: broker.exchange(next(frames))
 
 
 def _limited(count: int) -> MiniBroker:

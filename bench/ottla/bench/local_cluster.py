@@ -71,6 +71,14 @@ class RunningCluster:
         self.bootstrap = bootstrap
         self.pids = pids
         self.ready_s = ready_s
+        self.starter_pid: int | None = None
+        """The process that its nodes were forked from and share memory with, where there is one."""
+
+    @property
+    def all_pids(self) -> list[int]:
+        """Every process of the cluster."""
+        starter = [] if self.starter_pid is None else [self.starter_pid]
+        return [*self.pids.values(), *starter]
 
     def kill(self, name: str) -> None:
         """End a node by SIGKILL."""
@@ -225,7 +233,9 @@ def open_cluster_in(
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, "the cluster did not start; try 'ottla up'"
             )
-        yield StartedCluster(directory, time.perf_counter() - started)
+        cluster = StartedCluster(directory, time.perf_counter() - started)
+        cluster.starter_pid = child.pid
+        yield cluster
     finally:
         child.terminate()
         child.wait(STOP_TIMEOUT_S)

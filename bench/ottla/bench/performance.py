@@ -28,6 +28,7 @@ from ottla.bench.local_cluster import RunningCluster, open_local_cluster
 from ottla.bench.performance_rows import (
     GOALS,
     ONE,
+    PARTITIONS,
     SETTLE_S,
     THREE,
     Figures,
@@ -35,7 +36,7 @@ from ottla.bench.performance_rows import (
     memory_with_partitions,
     rows_of,
 )
-from ottla.bench.processes import usage_of
+from ottla.bench.processes import shared_once_bytes, usage_of
 from ottla.bench.result import MB
 from ottla.bench.topics import RunTopics
 from ottla.model.errors import ConfigError
@@ -227,10 +228,11 @@ class PerformanceRun:
             say("the time is over: what is left was not measured")
             return
         if memory is not None:
-            for name, cluster in servers.items():
-                say(f"memory with 1,000 partitions, {name}")
-                memory_with_partitions(cluster, replicas)
-            self._weigh(memory, "1,000 partitions", servers)
+            for many, count in PARTITIONS.items():
+                for name, cluster in servers.items():
+                    say(f"memory with {many}, {name}")
+                    memory_with_partitions(cluster, replicas, count)
+                self._weigh(memory, many, servers)
         if "client" in self.groups and self.topology == CLIENTS_OF:
             say("clients")
             self._clients(sittings["client"], servers[OURS])
@@ -239,9 +241,12 @@ class PerformanceRun:
     @staticmethod
     def _weigh(memory: Sitting | None, row: str, servers: Mapping[str, RunningCluster]) -> None:
         for name, cluster in servers.items() if memory is not None else ():
-            resident = usage_of(list(cluster.pids.values())).rss_bytes / MB
+            found = {
+                "shared_once_mb": shared_once_bytes(cluster.all_pids) / MB,
+                "resident_mb": usage_of(list(cluster.pids.values())).rss_bytes / MB,
+            }
             assert memory is not None
-            memory.add(row, name, {"resident_mb": resident})
+            memory.add(row, name, found)
 
     def _clients(self, sitting: Sitting, cluster: RunningCluster) -> None:
         topics = RunTopics(cluster.bootstrap, None, is_kept=True)
@@ -296,6 +301,7 @@ class PerformanceRun:
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "min.insync.replicas": str((count + 1) // 2),
+            "log.cleaner.backoff.ms": "200",
         }
 
         def ours(python: str) -> Callable[[], Any]:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from ottla.bench.beside_kafka import wait_until_led
+from ottla.bench.compaction_beside import compact, fill_dirty
+from ottla.bench.conditions import log_bytes, set_quotas
 from ottla.bench.groups import run_commits
 from ottla.bench.load import Load, consume, end_to_end, library, make_topic, produce
 from ottla.bench.local_cluster import RunningCluster
@@ -12,7 +14,13 @@ from ottla.bench.processes import cpu_seconds
 from ottla.bench.requests import run_requests
 from ottla.bench.result import GB, Result
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.model.settings.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 
 ONE, THREE = "one", "three"
 """One controller and one broker, one replica; three and three, three replicas."""
@@ -27,22 +35,37 @@ FEW, MANY = 7, 100
 """Topics that are created and deleted at once."""
 ADMIN_TIMEOUT_S = 120.0
 PATIENCE_S = 60.0
+QUOTAS = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e6}
+"""What no load reaches: what is measured is the keeping of accounts."""
+COMPACTION_TIMEOUT_S = 180.0
+DIRTY_RECORDS = 400_000
+"""Records of 90 B that are compacted beside a producer."""
 SENT_EVERY_S = 0.005
 SETTLE_S = 3.0
-PARTITIONS = 1_000
+SETTLED_S = 11.0
+"""Between a controller's death and a broker's, so that each is measured alone: more than a session,
+in which brokers change over to another controller, and before which Ottla's takes no death for
+certain (`ottla.early.failover`)."""
+PARTITIONS = {"1,000 partitions": 1_000, "10,000 partitions": 9_000}
+"""How many are created before each row of memory, beside those that are there."""
 
 
 class RatioGoal(NamedTuple):
     """What Ottla's median divided by Kafka's is to be."""
 
-    ratio: float
+    ratio: float | None
+    """None where no goal is set."""
     is_higher_better: bool
 
     def is_met_by(self, ratio: float) -> bool:
-        """Return whether a ratio is as good as the goal."""
+        """Return whether a ratio is as good as the goal, False without one."""
+        if self.ratio is None:
+            return False
         return ratio >= self.ratio if self.is_higher_better else ratio <= self.ratio
 
     def __str__(self) -> str:
+        if self.ratio is None:
+            return "–"
         return f"{'≥' if self.is_higher_better else '≤'} {self.ratio:g}"
 
 
@@ -53,11 +76,20 @@ GOALS: dict[str, dict[str, RatioGoal]] = {
     },
     "throughput": {"mb_per_second": RatioGoal(1.1, True), "cpu_s_per_gb": RatioGoal(0.7, False)},
     "latency": {"p50_ms": RatioGoal(0.8, False), "p99_ms": RatioGoal(0.5, False)},
-    "memory": {"resident_mb": RatioGoal(0.1, False)},
+    "memory": {
+        "shared_once_mb": RatioGoal(0.1, False),
+        "resident_mb": RatioGoal(0.1, False),
+    },
     "lifecycle": {
         "start_to_ready_s": RatioGoal(0.2, False),
         "broker_killed_to_acknowledged_s": RatioGoal(0.5, False),
         "controller_killed_to_topic_created_s": RatioGoal(0.5, False),
+    },
+    "conditions": {
+        "requests_per_second": RatioGoal(None, True),
+        "cpu_us_per_request": RatioGoal(None, False),
+        "mb_per_second": RatioGoal(None, True),
+        "cpu_s_per_gb": RatioGoal(None, False),
     },
     "admin": {"create_s": RatioGoal(1.0, False), "delete_s": RatioGoal(1.0, False)},
     "client": {
@@ -65,7 +97,7 @@ GOALS: dict[str, dict[str, RatioGoal]] = {
         "records_per_second": RatioGoal(1.0, True),
     },
 }
-"""By group and figure; those of `client` are held against librdkafka."""
+"""By group and figure; those of `client` are held against librdkafka, `conditions` have none."""
 
 Figures = dict[str, float]
 Run = Callable[[RunningCluster, int], Figures]
@@ -97,6 +129,7 @@ def _costing(cluster: RunningCluster, run: Callable[[], Result]) -> tuple[Result
 
 
 def _requests_row(kind: str, connections: int, in_flight: int) -> PerformanceRow:
+    """Return the row of one kind of small request."""
     topic = f"performance-{kind}"
 
     def load_of(cluster: RunningCluster, replicas: int) -> Load:
@@ -211,13 +244,13 @@ def _admin(bootstrap: str) -> Any:
     )
 
 
-def _admin_row(count: int) -> PerformanceRow:
+def _admin_row(count: int, partitions: int = 1) -> PerformanceRow:
     def run(cluster: RunningCluster, replicas: int) -> Figures:
         module = library("confluent_kafka.admin")
         admin = _admin(cluster.bootstrap)
         admin.list_topics(timeout=ADMIN_TIMEOUT_S)
         names = [f"made-{time.time_ns()}-{index}" for index in range(count)]
-        topics = [module.NewTopic(name, 1, replicas) for name in names]
+        topics = [module.NewTopic(name, partitions, replicas) for name in names]
         started = time.perf_counter()
         for future in admin.create_topics(topics).values():
             future.result(ADMIN_TIMEOUT_S)
@@ -226,15 +259,56 @@ def _admin_row(count: int) -> PerformanceRow:
             future.result(ADMIN_TIMEOUT_S)
         return {"create_s": created - started, "delete_s": time.perf_counter() - created}
 
-    return PerformanceRow(f"{count} topics", run)
+    if partitions == 1:
+        return PerformanceRow(f"{count} topics", run)
+    return PerformanceRow(f"a topic of {partitions:,} partitions", run)
 
 
-def memory_with_partitions(cluster: RunningCluster, replicas: int) -> None:
-    """Create a topic of 1,000 partitions and wait until it is led."""
+# Small requests under quotas, and a producer beside a compaction.
+
+
+def _under_quotas(row: PerformanceRow) -> PerformanceRow:
+    """Return a row of requests of a client with quotas, none of which it reaches."""
+
+    def run(cluster: RunningCluster, replicas: int) -> Figures:
+        set_quotas(cluster.bootstrap, QUOTAS)
+        try:
+            return row.run(cluster, replicas)
+        finally:
+            set_quotas(cluster.bootstrap, dict.fromkeys(QUOTAS))
+
+    return PerformanceRow(f"{row.name}, with quotas", run, row.prepare)
+
+
+def _while_compacting(cluster: RunningCluster, replicas: int) -> Figures:
+    """Produce until a compaction that began before is done."""
+    load = _load(cluster, replicas, 1_000, 128 * KIB, "none")
+    dirty = f"dirty-{time.time_ns()}"
+    fill_dirty(cluster, dirty, DIRTY_RECORDS, MIB)
+    leader = NodeId(cluster.leader(dirty))
+    full = log_bytes(cluster.bootstrap, leader, dirty)
+    compact(cluster.bootstrap, dirty)
+    payload, seconds, used_s = 0, 0.0, 0.0
+    ends_at = time.monotonic() + COMPACTION_TIMEOUT_S
+    while 2 * log_bytes(cluster.bootstrap, leader, dirty) > full:
+        if time.monotonic() > ends_at:
+            raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"{dirty} was not compacted")
+        result, cpu_s = _costing(cluster, lambda: produce(load, _no_progress))
+        payload, seconds = payload + result.payload_bytes, seconds + result.seconds
+        used_s += cpu_s
+    return {"mb_per_second": payload / 1e6 / seconds, "cpu_s_per_gb": used_s * GB / payload}
+
+
+def _prepare_compacting(cluster: RunningCluster, replicas: int) -> None:
+    _make(_load(cluster, replicas, 1_000, 128 * KIB, "none"))
+
+
+def memory_with_partitions(cluster: RunningCluster, replicas: int, count: int) -> None:
+    """Create a topic of `count` partitions and wait until it is led."""
     load = Load(
         bootstrap=cluster.bootstrap,
-        topic="performance-partitions",
-        partitions=PARTITIONS,
+        topic=f"performance-partitions-{count}",
+        partitions=count,
         replication_factor=replicas,
     )
     _make(load)
@@ -247,6 +321,7 @@ def deaths(cluster: RunningCluster) -> Figures:
     _make(load)
     cluster.wait_in_sync(load.topic)
     controller = _controller_death(cluster)
+    time.sleep(SETTLED_S)
     broker = _broker_death(cluster, load.topic)
     return {
         "broker_killed_to_acknowledged_s": broker,
@@ -306,6 +381,16 @@ def _broker_death(cluster: RunningCluster, topic: str) -> float:
 
 
 LATENCY = PerformanceRow("End to end, acks=all", _end_to_end, _prepare_latency)
+CONDITIONS = [
+    *(
+        _under_quotas(_requests_row(kind, *shape))
+        for kind in ("produce", "fetch")
+        for shape in REQUESTS
+    ),
+    PerformanceRow(
+        "Produce, 1000 B, 128 KiB, beside a compaction", _while_compacting, _prepare_compacting
+    ),
+]
 ADMIN = [_admin_row(FEW), _admin_row(MANY)]
 
 ROWS: dict[tuple[str, str], list[PerformanceRow]] = {
@@ -324,10 +409,11 @@ ROWS: dict[tuple[str, str], list[PerformanceRow]] = {
         for row in _throughput_rows(record_bytes, batch, codec)
     ],
     ("latency", ONE): [LATENCY],
+    ("conditions", ONE): CONDITIONS,
     ("admin", ONE): ADMIN,
     ("latency", THREE): [LATENCY],
     ("throughput", THREE): _throughput_rows(1_000, 128 * KIB, "none"),
-    ("admin", THREE): ADMIN,
+    ("admin", THREE): [*ADMIN, _admin_row(1, 1_000)],
 }
 """What is measured in rounds on running clusters, by group and topology, in this order."""
 

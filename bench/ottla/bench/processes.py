@@ -11,6 +11,7 @@ from ottla.model.errors import ConfigError
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CPUCLOCK_SCHED = 2
+KIB = 1024
 NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
@@ -38,6 +39,19 @@ def usage_of(pids: Sequence[int]) -> Usage:
         system += int(fields[12])
         rss += int(fields[21])
     return Usage(user / TICKS_PER_SECOND, system / TICKS_PER_SECOND, rss * PAGE_BYTES)
+
+
+def shared_once_bytes(pids: Sequence[int]) -> int:
+    """Return the memory of processes, a page of several processes shared among them (PSS).
+
+    What they share with other processes of the machine counts in part; resident memory counts a
+    page that two of them share twice.
+    """
+    total = 0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total * KIB
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:

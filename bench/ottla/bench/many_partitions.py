@@ -1,0 +1,176 @@
+"""The failover of many partitions: from the fencing of the broker that leads all until each serves.
+
+All partitions of a topic have the same first replica, whose broker is killed.  The fencing is seen
+in the brokers' own metadata; from then on every partition gets a record, again and again, until a
+new leader has acknowledged it.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+import trio
+
+from ottla.bench.local_cluster import StartedCluster
+from ottla.client.network.cluster import Cluster, open_cluster
+from ottla.client.network.connection import ConnectionLostError
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.wire.batch_builder import build_batch
+from ottla.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.create_topics_response import CreateTopicsResponse
+from ottla.wire.messages.metadata_response import MetadataResponseTopic
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import ProduceResponse
+
+TOPIC = "many-partitions"
+PARTITIONS = 1_000
+BROKER = "broker "
+ASK_AGAIN_S = 0.002
+TIMEOUT_MS = 10_000
+PATIENCE_S = 60.0
+ACKS_ALL = -1
+
+
+class ManyFailover(NamedTuple):
+    """What one death took."""
+
+    detection_s: float
+    """From the kill until a broker's metadata had no such broker."""
+    failover_s: float
+    """From then on until every partition had acknowledged a record."""
+
+
+class OpenPartitions:
+    """The partitions that have not acknowledged a record since the death."""
+
+    def __init__(self, count: int) -> None:
+        self._open = set(range(count))
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def by_leader(self, leaders: Mapping[int, int], *, without: int) -> dict[int, list[int]]:
+        """Return the open partitions by leader, without those that the dead broker still leads."""
+        found: dict[int, list[int]] = {}
+        for index in sorted(self._open):
+            leader = leaders.get(index, NO_NODE)
+            if leader not in (NO_NODE, without):
+                found.setdefault(leader, []).append(index)
+        return found
+
+    def note(self, answers: Iterable[tuple[int, int]]) -> None:
+        """Take the error code of each partition that was written to."""
+        self._open.difference_update(index for index, code in answers if code == ErrorCode.NONE)
+
+
+def replicas_of(index: int, leader: int, others: Sequence[int]) -> list[int]:
+    """Return the replicas of a partition: the leader, then the others in turns."""
+    first = index % len(others)
+    return [leader, *others[first:], *others[:first]]
+
+
+def make_led_by_one(cluster: StartedCluster) -> int:
+    """Create the topic, with one broker as the first replica of all partitions; return its id."""
+    leader, *others = sorted(
+        int(name.removeprefix(BROKER)) for name in cluster.pids if name.startswith(BROKER)
+    )
+    assignments = [
+        CreatableReplicaAssignment(
+            partition_index=index, broker_ids=replicas_of(index, leader, others)
+        )
+        for index in range(PARTITIONS)
+    ]
+    topic = CreatableTopic(
+        name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=assignments
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+
+    async def ask(one: Cluster) -> bool:
+        answer = await one.request(request, CreateTopicsResponse)
+        code = answer.topics[0].error_code
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise RefusedError(ErrorCode(code))
+        return True
+
+    cluster.wait_for(ask)
+    cluster.wait_in_sync(TOPIC)
+    return leader
+
+
+def kill_leader(cluster: StartedCluster, leader: int) -> ManyFailover:
+    """Kill the broker that leads every partition; return how long that lasted."""
+    return trio.run(_killed, cluster, leader)
+
+
+async def _killed(cluster: StartedCluster, leader: int) -> ManyFailover:
+    with trio.fail_after(PATIENCE_S):
+        async with open_cluster(parse_bootstrap(cluster.bootstrap)) as any_of_them:
+            known = (await any_of_them.metadata([])).brokers
+        survivor = next((each.host, each.port) for each in known if each.node_id != leader)
+        async with open_cluster([survivor]) as asker:
+            await asker.metadata([TOPIC])
+            killed = time.perf_counter()
+            cluster.kill(f"broker {leader}")
+            while leader in await _brokers(asker):
+                await trio.sleep(ASK_AGAIN_S)
+            fenced = time.perf_counter()
+            await _write_to_all(asker, leader)
+            return ManyFailover(fenced - killed, time.perf_counter() - fenced)
+
+
+async def _brokers(asker: Cluster) -> set[int]:
+    return {each.node_id for each in (await asker.metadata([])).brokers}
+
+
+async def _write_to_all(asker: Cluster, dead: int) -> None:
+    open_partitions = OpenPartitions(PARTITIONS)
+    while open_partitions:
+        (topic,) = (await asker.metadata([TOPIC])).topics
+        wanted = open_partitions.by_leader(_leaders(topic), without=dead)
+        async with trio.open_nursery() as nursery:
+            for leader, indexes in wanted.items():
+                nursery.start_soon(
+                    _write, asker, NodeId(leader), topic.topic_id, indexes, open_partitions
+                )
+        if open_partitions:
+            await trio.sleep(ASK_AGAIN_S)
+
+
+def _leaders(topic: MetadataResponseTopic) -> dict[int, int]:
+    return {each.partition_index: each.leader_id for each in topic.partitions}
+
+
+async def _write(
+    asker: Cluster,
+    leader: NodeId,
+    topic_id: UUID,
+    indexes: list[int],
+    open_partitions: OpenPartitions,
+) -> None:
+    batch = build_batch([(0, None, b"x")])
+    data = [
+        PartitionProduceData(index=index, records=memoryview(bytearray(batch))) for index in indexes
+    ]
+    request = ProduceRequest(
+        acks=ACKS_ALL,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[TopicProduceData(name=TOPIC, topic_id=topic_id, partition_data=data)],
+    )
+    try:
+        answer = await asker.request(request, ProduceResponse, node=leader)
+    except ConnectionLostError:
+        return
+    open_partitions.note(
+        (each.index, each.error_code) for each in answer.responses[0].partition_responses
+    )
