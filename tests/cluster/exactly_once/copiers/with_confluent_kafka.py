@@ -1,14 +1,20 @@
 """Copies a topic, each batch in one transaction, as confluent-kafka documents it.
 
 BOOTSTRAP SOURCE TARGET; the target's name is the group's and the transactional id, too.  Ends with
-3 when another producer has taken the transactional id over.
+3 when another producer has taken the transactional id over, and with 1 when a batch hangs.
 """
 
+import faulthandler
 import sys
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 FENCED = 3
+HANGS_S = 40.0
+"""After that a batch hangs: longer than a transaction may be open.  From 2.10 on librdkafka's
+`send_offsets_to_transaction` waits for ever, whatever its timeout, for a group coordinator that
+has gone from the metadata and come back (its issue 5511)."""
+
 bootstrap, source, target = sys.argv[1:]
 
 producer = Producer(
@@ -52,6 +58,7 @@ def go_back() -> None:
 producer.init_transactions()
 consumer.subscribe([source])
 while True:
+    faulthandler.dump_traceback_later(HANGS_S, exit=True)
     try:
         copy_batch()
     except KafkaException as failure:
