@@ -126,7 +126,7 @@ async def open_broker(
             config,
             clock,
             rng,
-            cluster_id=await _cluster_id(disk, config, rpc, is_stopping),
+            cluster_id=(joined := await _cluster_id(disk, config, rpc, is_stopping)),
             errors=errors,
             runner=seams.cleaning,
         ) as logs,
@@ -140,7 +140,7 @@ async def open_broker(
         doors = _doors(config, seams.compute)
         async with (
             _open_server(open_server, config, dispatcher, clock, disk, doors) as server,
-            _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
+            _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher, joined),
             _open_member(seams, disk, config, logs, identity, rpc, errors) as member,
             trio.open_nursery() as nursery,
         ):
@@ -310,8 +310,11 @@ async def _checked_cluster(
     rpc: Rpc,
     lifecycle: Lifecycle,
     dispatcher: Dispatcher,
+    joined: str | None,
 ) -> AsyncIterator[None]:
     """Refuse to run on the directories of one cluster with the controllers of another.
+
+    What was just `joined` for the sake of empty directories is the controllers'.
 
     It comes before this node speaks to them as a member.  Whoever asks meanwhile is told that we
     wait for a controller.
@@ -331,7 +334,7 @@ async def _checked_cluster(
         coming=BROKER_API_KEYS,
         offers_telemetry=lambda: False,
     )
-    theirs = await cluster_id_of_quorum(
+    theirs = joined or await cluster_id_of_quorum(
         rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms
     )
     if theirs != cluster_id:

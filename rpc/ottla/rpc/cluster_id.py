@@ -15,7 +15,9 @@ from ottla.rpc.rpc_seam import Rpc, join_address
 CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
 
 ATTEMPT_TIMEOUT_MS = 1_000
-RETRY_BACKOFF_MS = 50
+RETRY_BACKOFF_MS_FIRST = 10
+"""A broker of `ottla up` starts with its controller, and may be the first to be ready."""
+RETRY_BACKOFF_MS_MAX = 50
 """Lower finds a controller that is just starting sooner; higher spares one that is not there."""
 
 PATIENCE_MS = 5_000
@@ -47,6 +49,7 @@ async def cluster_id_of_quorum(
     """
     began = trio.current_time()
     complain_at = began + PATIENCE_MS / 1000
+    backoff_ms = RETRY_BACKOFF_MS_FIRST
     while True:
         refusals = []
         for voter in voters:
@@ -65,4 +68,5 @@ async def cluster_id_of_quorum(
         if now >= complain_at:
             complain_at = now + REPEAT_MS / 1000
             _LOGGER.warning("%s: %s", VOTERS_KEY, sentence)
-        await trio.sleep(RETRY_BACKOFF_MS / 1000)
+        await trio.sleep(backoff_ms / 1000)
+        backoff_ms = min(2 * backoff_ms, RETRY_BACKOFF_MS_MAX)
