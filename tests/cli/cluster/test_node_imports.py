@@ -40,6 +40,21 @@ RARE = {
 """What a plain node may use one day: it is imported with its first use."""
 
 
+SMALL_ONES = 60
+"""Number of modules that every node may import for itself: each costs less than a line here."""
+
+
+def imported(script: str) -> set[str]:
+    """Return the modules that are there after a script in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, {script}; print('\\n'.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("modules", "other"),
     [

@@ -3,7 +3,7 @@
 import argparse
 
 from ottla.cli.cluster.node_process import config_of, configure_node, run_node
-from ottla.cli.imports import importing
+from ottla.cli.imports import importing_for_good
 from ottla.model.settings.broker import load_broker_config
 
 
@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the broker until SIGTERM or SIGINT."""
     config = config_of(arguments, "broker", load_broker_config)
-    with importing():
+    with importing_for_good():
         from ottla.broker.opening_driver import run_broker
 
     return run_node(run_broker, config, role="broker")

@@ -3,7 +3,7 @@
 import argparse
 
 from ottla.cli.cluster.node_process import config_of, configure_node, run_node
-from ottla.cli.imports import importing
+from ottla.cli.imports import importing_for_good
 from ottla.model.settings.controller import load_controller_config
 
 
@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the controller until SIGTERM or SIGINT."""
     config = config_of(arguments, "controller", load_controller_config)
-    with importing():
+    with importing_for_good():
         from ottla.controller.main_driver import run_controller
 
     return run_node(run_controller, config, role="controller")

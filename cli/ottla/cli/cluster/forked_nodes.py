@@ -1,4 +1,6 @@
-"""Nodes forked from `ottla up`, which imports what they need once for all of them.
+"""Nodes forked from `ottla up`, which imports once what several of them need.
+
+What a single node needs it imports itself, while the others do the same or start already.
 
 A node is its own process with its own session, log, signals and restart, as one that is started by
 `ottla broker FILE`; only its command line in `ps -f` is that of `ottla up`.
@@ -6,13 +8,14 @@ A node is its own process with its own session, log, signals and restart, as one
 
 import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from ottla.cli.cluster.node_process import quiet_grpc
-from ottla.cli.imports import importing
+from ottla.cli.imports import importing_for_good
 from ottla.node.forked_process_driver import fork_process, may_fork
 from ottla.node.local_nodes_driver import (
     PARENT_VARIABLE,
@@ -21,19 +24,28 @@ from ottla.node.local_nodes_driver import (
     start_node,
 )
 
-MODULES = {
-    "controller": ("ottla.cli.cluster.controller", "ottla.controller.main_driver"),
-    "broker": ("ottla.cli.cluster.broker", "ottla.broker.opening_driver"),
-}
-LATE_MODULES = (
+OF_ALL = (
     "ottla.model.settings.dynamic",
     "ottla.model.settings.kafka_keys",
     "ottla.model.settings.misspelt",
+    "ottla.node.authorizer_metrics",
+    "ottla.node.identity",
     "ottla.node.log_output_driver",
     "ottla.node.process_driver",
     "ottla.node.properties",
+    "ottla.node.quorum_metrics",
+    "ottla.node.seams_driver",
+    "ottla.rpc.cluster_id",
+    "ottla.telemetry.exporters_driver",
+    "ottla.telemetry.metrics_http_driver",
+    "ottla.wire.api_permissions",
 )
-"""What nodes import only when they run."""
+"""What every node imports, by the modules that import the rest of it; some 40 small ones that
+nothing else imports are left to the nodes."""
+OF_ROLE = {
+    "controller": ("ottla.cli.cluster.controller", "ottla.controller.main_driver"),
+    "broker": ("ottla.cli.cluster.broker", "ottla.broker.opening_driver"),
+}
 
 
 class StartedNode(NamedTuple):
@@ -49,11 +61,12 @@ def spawn_node(role: str, properties: Path) -> StartedNode:
     return StartedNode(started.process, started.ready_reader)
 
 
-def preload(role: str) -> None:
-    """Import what nodes of a role need."""
+def preload(nodes: Mapping[str, int]) -> None:
+    """Import what several nodes have in common, given the number of nodes of each role."""
     quiet_grpc()
-    with importing():
-        for module in (*MODULES[role], *LATE_MODULES):
+    shared = [module for role, count in nodes.items() if count > 1 for module in OF_ROLE[role]]
+    with importing_for_good():
+        for module in (*OF_ALL, *shared):
             import_module(module)
 
 
@@ -61,7 +74,6 @@ def fork_node(role: str, properties: Path) -> StartedNode:
     """Fork a node from this process; start one by itself where this process has threads."""
     if not may_fork():
         return spawn_node(role, properties)
-    preload(role)
     reader, writer = os.pipe()
     try:
         process = fork_process(

@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from ottla.cli.cluster.cluster_file import (
 from ottla.cli.cluster.forked_nodes import fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.common import DIRECTORY_DEFAULT, table
-from ottla.cli.imports import importing
+from ottla.cli.imports import importing_for_good
 from ottla.cli.own_command import own_command
 from ottla.cli.terminal import note, say_block
 from ottla.model.errors import ConfigError
@@ -90,7 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
         plan.settings = dict(_assignment(text) for text in arguments.set)
         check_replication(plan)
         plan.write_properties()
-        code = _format(plan)
+        finish_format = _format(plan)
+        preload({"controller": len(plan.controllers), "broker": len(plan.brokers)})  # meanwhile
+        code = finish_format()
         if code:
             return code
         cluster = LocalCluster(plan, restarts=arguments.restart, start=fork_node)
@@ -108,15 +111,14 @@ def run(arguments: argparse.Namespace) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _format(plan: ClusterPlan) -> int:
+def _format(plan: ClusterPlan) -> Callable[[], int]:
+    """Begin to format a plan that is new; return what waits for the exit code."""
     if plan.is_formatted:
-        return 0
-    with importing():
+        return lambda: 0
+    with importing_for_good():
         from ottla.cli.cluster.cluster_format import format_apart
 
-    finish = format_apart(plan)
-    preload("controller")  # meanwhile
-    return finish()
+    return format_apart(plan)
 
 
 def _serve_detached(
