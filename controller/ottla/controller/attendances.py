@@ -25,6 +25,7 @@ from ottla.controller.sessions import BrokerSessions
 from ottla.metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId
+from ottla.model.values import frozen
 
 SILENCE_MS = 300
 """How long a broker is not heard after its call was cut off.  Shorter is fooled by one that dials
@@ -48,7 +49,7 @@ class Attendance:
     """In which the call was made."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suspicion:
     """That the process of a broker is gone, since its call was cut off."""
 

@@ -5,7 +5,6 @@ decided, so what would not fold is never written.  The committed image is change
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.values import frozen
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -27,7 +27,7 @@ APPEND_RECORDS_MAX = 10_000
 longer at a time; lower writes and flushes more batches for one event."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision(Generic[R]):
     """Records in the order they must be folded, the reply, and the image they come to.
 
@@ -97,7 +97,7 @@ class Draft:
         return Decision(tuple(self.records), reply, self.image, is_atomic)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReplicaStatus:
     """How far one voter or observer has come, as the leader of the quorum knows it."""
 
@@ -110,7 +110,7 @@ class ReplicaStatus:
     """(listener name, host, port); known for voters only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QuorumStatus:
     """What the leader of the metadata quorum tells of it."""
 
@@ -125,7 +125,7 @@ class QuorumStatus:
     """What will be a problem unless an operator acts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Context:
     """What a decision may know besides the image and the request."""
 

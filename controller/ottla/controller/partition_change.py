@@ -8,7 +8,7 @@ change that makes its last condition true, whatever that change was about.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -16,6 +16,7 @@ from uuid import UUID
 from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.metadata.records import Record, partition_change_record
 from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
+from ottla.model.values import frozen
 
 
 class Election(Enum):
@@ -26,7 +27,7 @@ class Election(Enum):
     UNCLEAN = "take any live replica when no other can lead"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rules:
     """What holds for one partition besides its state."""
 
@@ -37,7 +38,7 @@ class Rules:
     allows_unclean: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Assignment:
     """Who holds a partition, and, while that is being changed, who comes and who goes.
 

@@ -5,14 +5,13 @@ decides by its own image what that client may do, whatever the broker thinks.  A
 principal is the broker's own, which may do everything.
 """
 
-from dataclasses import dataclass
-
 from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.authorizer import Authorizer
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requester:
     """Who asked, as far as a decision needs to know."""
 

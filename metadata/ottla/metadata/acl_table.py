@@ -6,7 +6,7 @@ entry; the indexes say nothing that `entries` does not say.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
+from ottla.model.values import frozen
 
 EVERY_OPERATION = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 
@@ -74,7 +75,7 @@ NO_IDS: PersistentMap[UUID, None] = PersistentMap()
 NO_LENGTHS: PersistentMap[int, int] = PersistentMap()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AclTable:
     """All entries, by id; equal to another table with the same entries."""
 

@@ -1,6 +1,7 @@
 """Vocabulary that every package shares; imports nothing of ours.
 
 ids.py       ids, offsets and epochs as distinct types; topic and partition names
+values.py    frozen values, made in less time than Python's dataclasses
 errors.py    Kafka's error codes as one table, and the families of exceptions
 scram.py     SCRAM's keys and messages
 delegation_tokens.py  who a delegation token is for, and what proves it

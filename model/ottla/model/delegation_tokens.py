@@ -7,8 +7,9 @@ cluster (`delegation.token.secret.key`): a client shows it as the password of a 
 import hashlib
 import hmac
 from base64 import b64encode
-from dataclasses import dataclass
 from functools import lru_cache
+
+from ottla.model.values import frozen
 
 USER_TYPE = "User"
 
@@ -17,7 +18,7 @@ KEPT_MAX = 1 << 17
 to make each again takes some 10 µs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DelegationToken:
     """One token.  Principals are as Kafka writes them, times are of the Unix epoch."""
 

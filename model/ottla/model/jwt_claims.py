@@ -5,9 +5,10 @@ a subject, and the issuer and audience that the settings name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
+
+from ottla.model.values import frozen
 
 SUBJECT_CHARS_MAX = 1_024
 """Length of a user's name; every broker shows it with each connection."""
@@ -38,7 +39,7 @@ class TokenFaultError(Exception):
         self.fault = fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ClaimRules:
     """What the claims of a token must be."""
 

@@ -10,11 +10,12 @@ import re
 from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB
+from ottla.model.values import frozen
 
 OAUTHBEARER = "OAUTHBEARER"
 
@@ -45,7 +46,7 @@ class BearerMessage(NamedTuple):
     """Further pairs of names and values (KIP-342)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BearerToken:
     """A token as a client has it."""
 
@@ -55,7 +56,7 @@ class BearerToken:
     """Seconds since the Unix epoch; None where its end is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SignedToken:
     """A JWS in its compact form, taken apart; nothing of it is proven."""
 

@@ -10,10 +10,10 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.values import frozen
 
 ITERATIONS_MIN = 4_096
 """What Kafka's servers accept at least.  Fewer make a stolen credential cheap to break."""
@@ -64,7 +64,7 @@ SCRAM_BY_NAME = {one.name: one for one in (SCRAM_SHA_256, SCRAM_SHA_512)}
 SCRAM_BY_NUMBER = {one.number: one for one in SCRAM_BY_NAME.values()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScramCredential:
     """What a server knows of a user's password."""
 

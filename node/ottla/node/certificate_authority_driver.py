@@ -6,7 +6,6 @@ node alone.  Needs the package cryptography, which the extra `secure` brings.
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ottla.model.values import frozen
 from ottla.rpc.caller import NODE_URI
 
 CA_DAYS = 3_650
@@ -29,7 +29,7 @@ CA_FILE, CA_KEY_FILE = "ca.pem", "ca-key.pem"
 PRIVATE_MODE = 0o600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IssuedCertificate:
     """A private key and its certificate, as PEM text."""
 

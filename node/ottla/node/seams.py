@@ -5,10 +5,10 @@ Pure.  `real_seams` (seams_driver.py) is the machine's own; the deterministic wo
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ottla.model.seams import Clock, Rng
+from ottla.model.values import frozen
 from ottla.node.address_probe import Probe, probe_nothing
 from ottla.rpc.rpc_seam import OpenRpc
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner
@@ -33,7 +33,7 @@ async def compute_inline(function: Callable[[], R]) -> R:
     return function()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeSeams:
     """All that one node has of the world around it, but its clients."""
 

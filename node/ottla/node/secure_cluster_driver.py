@@ -11,7 +11,6 @@ import json
 import secrets
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.metadata.records import Record, acl_record, scram_credential_record
@@ -26,6 +25,7 @@ from ottla.model.acls import (
 from ottla.model.errors import ConfigError
 from ottla.model.scram import SCRAM_SHA_512, ScramCredential
 from ottla.model.settings.endpoints import CLIENT_FILE
+from ottla.model.values import frozen
 from ottla.node.certificate_authority_driver import (
     CA_FILE,
     CertificateAuthority,
@@ -50,7 +50,7 @@ USERS_FILE = "users.json"
 JAVA_CLIENT_FILE = "client-java.properties"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SecureCluster:
     """The certificates and users of one local cluster."""
 

@@ -4,17 +4,17 @@ Pure.  The batches are numbered from 0 and belong to the epoch of the snapshot's
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from ottla.metadata.records import Record
 from ottla.model.ids import Offset, OffsetAndEpoch
+from ottla.model.values import frozen
 from ottla.node.record_batches import snapshot_data_batches
 from ottla.raft.snapshot import footer_batch, opening_batch
 from ottla.raft.voters import VoterSet
 from ottla.wire.batch import parse_header
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SnapshotFile:
     """What is known of a snapshot besides its records."""
 

@@ -16,6 +16,7 @@ told by `Flushed`, and the core counts no byte before.
 from dataclasses import dataclass, field, replace
 
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.values import frozen
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import (
     FetchResponse,
@@ -28,7 +29,7 @@ from ottla.raft.transitions import Role
 from ottla.raft.voters import ReplicaKey, VoterEndpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LeaderAppend:
     """Append the application's batches: base offsets and leader epoch are the driver's to patch."""
 
@@ -36,7 +37,7 @@ class LeaderAppend:
     records: Records
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LeaderChangeAppend:
     """Append the control batch that opens an epoch (`control_records.leader_change_batch`)."""
 
@@ -46,7 +47,7 @@ class LeaderChangeAppend:
     granting_voters: tuple[ReplicaKey, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FollowerAppend:
     """Append the leader's batches as they are; the first one's base offset is the log's end.
 
@@ -62,7 +63,7 @@ class FollowerAppend:
 Append = LeaderAppend | LeaderChangeAppend | FollowerAppend
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SnapshotChunk:
     """Write bytes of the leader's snapshot at `position` of its `.part` file.
 
@@ -76,7 +77,7 @@ class SnapshotChunk:
     is_last: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReadLog:
     """Fill a FetchResponse's `records`: whole batches from `offset` to the log's end, at least one.
 
@@ -88,7 +89,7 @@ class ReadLog:
     bytes_max: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReadSnapshot:
     """Fill a FetchSnapshotResponse's `data`: any byte range of the file."""
 
@@ -97,7 +98,7 @@ class ReadSnapshot:
     bytes_max: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reply:
     """The answer to the `RequestReceived` of this token.
 
@@ -119,7 +120,7 @@ class Reply:
         return replace(self, response=response, read=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Outgoing:
     """A request to a voter; its end is told by `ResponseReceived` or `RequestFailed`."""
 
@@ -131,7 +132,7 @@ class Outgoing:
     """How long the driver waits for the answer (a Fetch may be parked, which is counted in)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RoleChange:
     """This node's role, its epoch or the leader it knows has changed."""
 
@@ -140,7 +141,7 @@ class RoleChange:
     leader_id: NodeId | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Disbelief:
     """An answer that cannot be true, and was refused."""
 

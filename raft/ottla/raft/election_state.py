@@ -7,13 +7,13 @@ atomically, and before any answer that rests on it leaves.
 import base64
 import binascii
 import json
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId
 from ottla.model.limits import INT32_MAX
+from ottla.model.values import frozen
 from ottla.raft.voters import ReplicaKey
 
 QUORUM_STATE_FILE = "quorum-state"
@@ -25,7 +25,7 @@ NO_ELECTION_YET = Epoch(0)
 _NONE = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ElectionState:
     """The latest epoch seen, its leader if known, and the vote given in it if any."""
 

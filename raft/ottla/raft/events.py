@@ -1,17 +1,16 @@
 """What may happen to a quorum core: the whole alphabet of `QuorumCore.step`."""
 
-from dataclasses import dataclass
-
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.values import frozen
 from ottla.raft.messages import Records, Request, Response
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tick:
     """Time has passed; due at the latest at the last effects' `next_wake_ms`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RequestReceived:
     """A node asks something; exactly one `Reply` with this token follows, now or later."""
 
@@ -20,7 +19,7 @@ class RequestReceived:
     request: Request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ResponseReceived:
     """The answer to an `Outgoing` request; unknown and outdated ids are dropped."""
 
@@ -28,14 +27,14 @@ class ResponseReceived:
     response: Response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RequestFailed:
     """An `Outgoing` request met a dead connection or its deadline; nobody knows its outcome."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LeaderRefused:
     """The leader's address refuses connections (ECONNREFUSED), after a fetch from it has failed.
 
@@ -48,7 +47,7 @@ class LeaderRefused:
     """The leader's, as this node knew it when the fetch failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AppendRequested:
     """The application appends whole batches under the leadership it believes to hold.
 
@@ -60,21 +59,21 @@ class AppendRequested:
     records: Records
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Flushed:
     """An fsync finished: the log is durable up to `end_offset` (LogView says so from now on)."""
 
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ResignRequested:
     """Give up leadership in `epoch` if it is still held (a controller's fault); no-op else."""
 
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShutdownRequested:
     """The node is about to stop: hand leadership over, never campaign again.
 

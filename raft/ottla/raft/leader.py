@@ -5,11 +5,10 @@ the leader itself included by its own flushed offset, and it moves only once an 
 leader's own epoch is in that majority (raft paper, 5.4.2).
 """
 
-from dataclasses import dataclass
-
 from ottla.model.buggify import buggify
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, OffsetAndEpoch
+from ottla.model.values import frozen
 from ottla.raft.effects import LeaderChangeAppend, Outgoing, ReadLog, Reply
 from ottla.raft.messages import (
     BeginQuorumEpochRequest,
@@ -30,7 +29,7 @@ PARKED_FETCHES_MAX = 1_000
 """Fetches that may wait at once; a stranger beyond it is answered at once and asks again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ParkedFetch:
     token: int
     request: FetchRequest

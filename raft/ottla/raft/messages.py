@@ -9,12 +9,12 @@ asked too late, learns the right one from the refusal itself.
 """
 
 from collections.abc import Sized
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_OFFSET, ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.values import frozen
 from ottla.raft.voters import ReplicaKey, VoterEndpoint
 
 
@@ -31,7 +31,7 @@ Records = bytes | memoryview | StoredRecords
 """Whole record batches, as they lie in the log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VoteRequest:
     """A prospective (pre-vote) or a candidate asks one voter for its vote."""
 
@@ -55,7 +55,7 @@ class VoteRequest:
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VoteResponse:
     """One voter's answer to a VoteRequest."""
 
@@ -66,7 +66,7 @@ class VoteResponse:
     vote_granted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BeginQuorumEpochRequest:
     """A new leader makes itself known: replication is pull, so followers must learn whom to ask."""
 
@@ -78,7 +78,7 @@ class BeginQuorumEpochRequest:
     leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BeginQuorumEpochResponse:
     """One voter's answer to a BeginQuorumEpochRequest."""
 
@@ -88,7 +88,7 @@ class BeginQuorumEpochResponse:
     leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EndQuorumEpochRequest:
     """A leader says goodbye, naming who should follow it, the best one first."""
 
@@ -99,7 +99,7 @@ class EndQuorumEpochRequest:
     leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EndQuorumEpochResponse:
     """One voter's answer to an EndQuorumEpochRequest."""
 
@@ -109,7 +109,7 @@ class EndQuorumEpochResponse:
     leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FetchRequest:
     """A follower or an observer asks its leader for what comes after its log.
 
@@ -135,7 +135,7 @@ class FetchRequest:
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FetchResponse:
     """The leader's answer: records, or where to truncate, or which snapshot to take instead.
 
@@ -154,7 +154,7 @@ class FetchResponse:
     records: Records = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FetchSnapshotRequest:
     """A replica asks for a byte range of a snapshot, unaligned with its batches (KIP-630)."""
 
@@ -172,7 +172,7 @@ class FetchSnapshotRequest:
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FetchSnapshotResponse:
     """A byte range of a snapshot, and how long the whole is."""
 

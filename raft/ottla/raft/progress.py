@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
+from ottla.model.values import frozen
 from ottla.raft.voters import ReplicaKey
 
 
@@ -34,7 +35,7 @@ class Progress:
         self.last_contact_ms = now_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReplicaProgress:
     """One replica in a quorum's description; the instants are monotonic milliseconds or -1."""
 
@@ -44,7 +45,7 @@ class ReplicaProgress:
     last_caught_up_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QuorumProgress:
     """What DescribeQuorum tells; only a leader knows it."""
 

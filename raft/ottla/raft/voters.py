@@ -5,11 +5,12 @@ was replaced keeps its id but loses its vote, so it can never vote twice in one 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 from uuid import UUID
 
 from ottla.model.ids import ZERO_UUID, NodeId
+from ottla.model.values import frozen
 
 
 class VoterEndpoint(NamedTuple):
@@ -27,7 +28,7 @@ class ReplicaKey(NamedTuple):
     directory_id: UUID = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Voter:
     """One member of the voter set.
 
@@ -53,7 +54,7 @@ class Voter:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VoterSet:
     """The voters of one quorum, ordered by id; it never changes in the life of a core."""
 
@@ -101,7 +102,7 @@ class VoterSet:
         return () if voter is None else voter.endpoints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QuorumIdentity:
     """Who this replica is, and whom it decides with."""
 

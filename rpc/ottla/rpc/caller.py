@@ -5,12 +5,12 @@ itself, as URIs `urn:ottla:node:ID` among its alternative names; else it speaks 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ottla.model.acls import ANONYMOUS
 from ottla.model.ids import NodeId
 from ottla.model.tls.certificate import Certificate, certificates_in, read_certificate
+from ottla.model.values import frozen
 
 NODE_URI = "urn:ottla:node:"
 """Before a node id in a certificate's alternative names."""
@@ -28,7 +28,7 @@ PRINCIPAL_CHARS_MAX = 1_024
 """Length of a principal.  It is stored with the registration of a broker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Caller:
     """The process that made a call."""
 

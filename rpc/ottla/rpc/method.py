@@ -4,7 +4,7 @@ Pure.  A table of `MethodHandler` is all that a server needs to know of a servic
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import KIB
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.model.values import frozen
 from ottla.rpc.caller import UNKNOWN_CALLER, Caller
 
 Request = TypeVar("Request", bound=Message)
@@ -26,7 +27,7 @@ CALLS_MAX = 1_024
 """Less refuses the long polls of a large cluster's brokers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RpcMethod(Generic[Request, Response]):
     """A remote procedure: `path` is gRPC's, `/package.Service/Name`."""
 
@@ -56,7 +57,7 @@ Admit = Callable[[str, Message, Caller], None]
 """Refuses a request, `admit(path, request, caller)`, by raising RefusedError."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MethodHandler(Generic[Request, Response]):
     """A remote procedure with the trio function that answers it."""
 

@@ -5,7 +5,6 @@ methods of `ottla.quorum.Quorum` stand at the end, each with its four translatio
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from google.protobuf.message import Message
 
 from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.values import frozen
 from ottla.proto import quorum_pb2 as pb
 from ottla.raft import messages as raft
 from ottla.raft.voters import ReplicaKey, VoterEndpoint
@@ -285,7 +285,7 @@ RaftRequest = TypeVar("RaftRequest", bound=raft.Request)
 RaftResponse = TypeVar("RaftResponse", bound=raft.Response)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conversation(Generic[RaftRequest, RaftResponse]):
     """One of the five methods with its translations."""
 

@@ -6,11 +6,11 @@ left), and FullUntilWritesFit (a full directory has room again only after no wri
 while and more is free than a few batches take).
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 from ottla.model.limits import GIB, KIB, MIB
 from ottla.model.settings.disks import DiskConfig
+from ottla.model.values import frozen
 from ottla.storage.disk_seam import Space
 
 QUIET_MS = 10_000
@@ -50,7 +50,7 @@ class ChangeKind(Enum):
     ANSWERS = "answers"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoomChange:
     """One line for the log."""
 
@@ -59,7 +59,7 @@ class RoomChange:
     space: Space | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RoomReport:
     """What a node tells of one directory."""
 
@@ -74,7 +74,7 @@ class RoomReport:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoomWords:
     """How a kind of directory is spoken of."""
 

@@ -1,9 +1,8 @@
 """What one log needs to know of its topic's settings; the metadata log makes its own."""
 
-from dataclasses import dataclass
-
 from ottla.model.limits import GIB, INT32_MAX, INT64_MAX, MIB
 from ottla.model.settings.topic import DAY_MS, HOUR_MS, MINUTE_MS, TopicConfig
+from ottla.model.values import frozen
 from ottla.wire.compression import Codec
 
 CODECS = {
@@ -15,7 +14,7 @@ CODECS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LogConfig:
     """How one log rolls, checks, keeps and flushes; the defaults are Kafka's."""
 

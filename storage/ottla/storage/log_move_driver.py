@@ -13,7 +13,6 @@ the copy before anything is added to it), OneServes (the partition appends to on
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from uuid import UUID
 
 import trio
@@ -22,6 +21,7 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import KIB, MIB
 from ottla.model.seams import Clock, Rng
+from ottla.model.values import frozen
 from ottla.storage.directory_names import future_name
 from ottla.storage.disk_seam import Disk, NotCachedError
 from ottla.storage.log import Log, open_log
@@ -53,7 +53,7 @@ RETRY_S = 0.1
 NOTHING = Offset(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MovePorts:
     """What a move needs of its log manager."""
 

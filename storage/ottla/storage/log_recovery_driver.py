@@ -10,7 +10,6 @@ directory.
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from uuid import UUID
 
 import trio
@@ -19,6 +18,7 @@ from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import MIB
 from ottla.model.seams import Clock, Rng
+from ottla.model.values import frozen
 from ottla.storage.checkpoint_file import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
@@ -60,7 +60,7 @@ PROCESSES_BYTES_MIN = 1024 * MIB
 ZERO = Offset(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecoveryPlan:
     """What the broker decides about the logs that are found."""
 
@@ -72,7 +72,7 @@ class RecoveryPlan:
     """Whether logs are checked from their first byte, whatever was flushed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DirectoryContents:
     """What a directory held."""
 

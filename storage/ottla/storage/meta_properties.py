@@ -6,11 +6,11 @@ Kafka's file, version 1: java properties with `version`, `cluster.id`, `node.id`
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
+from ottla.model.values import frozen
 
 META_PROPERTIES_FILE = "meta.properties"
 VERSION = 1
@@ -21,7 +21,7 @@ UUID_TEXT_LENGTH = 22
 """A uuid in base64 without its padding, as Kafka prints it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MetaProperties:
     """The identity of one directory; `directory_id` is absent in files of old versions."""
 

@@ -7,13 +7,13 @@ Deletions under way are left to the broker, and so is the metadata log.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from uuid import UUID
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Clock, Rng
+from ottla.model.values import frozen
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.checkpoints_driver import CheckpointLine
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
@@ -27,7 +27,7 @@ WORKERS = 2
 """Logs recovered at once; Kafka's default of num.recovery.threads.per.data.dir."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OfflineRecovery:
     """What was done."""
 

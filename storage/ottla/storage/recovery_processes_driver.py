@@ -13,7 +13,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from struct import Struct
 from typing import BinaryIO
 from uuid import UUID
@@ -22,6 +21,7 @@ import trio
 
 from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import Offset
+from ottla.model.values import frozen
 from ottla.storage.disk import RealDisk
 from ottla.storage.log import open_log
 from ottla.storage.log_config import LogConfig
@@ -38,7 +38,7 @@ ERRORS: dict[str, Callable[..., OSError | OttlaError]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecoveryTask:
     """One log to be recovered, in a directory of a known topic id."""
 

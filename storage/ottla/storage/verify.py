@@ -7,12 +7,12 @@ damage here too; a left-over that it only sweeps away is not.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_EPOCH, Offset
 from ottla.model.limits import INT32_MAX
+from ottla.model.values import frozen
 from ottla.storage.batch_walk import BatchRow, Problem, records_of, walk
 from ottla.storage.epoch_cache import EpochCache, decode_epochs
 from ottla.storage.files import (
@@ -66,7 +66,7 @@ class PartitionFiles(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Expected:
     """What is known of a partition from outside of its directory."""
 

@@ -6,9 +6,9 @@ the newest.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from ottla.model.values import frozen
 from ottla.telemetry.exporter import LabelledPush
 
 BACK_OFF_MS_FIRST = 500
@@ -95,7 +95,7 @@ class ExportVerdict(Enum):
     """Not taken, and never will be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExportOutcome:
     """What a receiver answered."""
 

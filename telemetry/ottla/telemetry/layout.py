@@ -10,10 +10,10 @@ themselves would be kilobytes for each of ten thousand clients.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.model.values import frozen
 from ottla.telemetry.otlp_bounds import DELIMITED, FIXED32, FIXED64, VARINT, varint
 from ottla.telemetry.outline import Value
 
@@ -29,7 +29,7 @@ class NumberSlot(NamedTuple):
     """d or q where it is a value, x where it is a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """Where the numbers of pushes of one size lie."""
 

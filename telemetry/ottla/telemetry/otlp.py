@@ -5,7 +5,6 @@ Kafka client sends, only pass through.  Shapes: opentelemetry-proto's `metrics.p
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 
 from ottla.model.errors import CorruptDataError
+from ottla.model.values import frozen
 from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels
 from ottla.telemetry.otlp_bounds import (
     RESOURCES_MAX,
@@ -42,7 +42,7 @@ class PointKind(IntEnum):
     HISTOGRAM = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistogramValue:
     """How often a value fell where: `counts[i]` of those at most `bounds[i]`, and one count more.
 

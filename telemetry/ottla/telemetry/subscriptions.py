@@ -6,7 +6,6 @@ the metrics, the interval and the client alone, so every broker gives the same o
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,6 +20,7 @@ from ottla.model.settings.client_metrics import (
     match_patterns,
 )
 from ottla.model.settings.declare import load
+from ottla.model.values import frozen
 
 ALL_METRICS = "*"
 """Every metric a client has.  Clients look for exactly this text, standing alone."""
@@ -33,7 +33,7 @@ LIBRDKAFKA_INTERVAL_MS_MAX = 1_500_000
 up to 1.2 times the interval: from half an hour on that wraps, and it asks without any pause."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientTraits:
     """What is known of a client: all that subscriptions may choose it by."""
 
@@ -65,7 +65,7 @@ class ClientTraits:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientMetricsSubscription:
     """One resource CLIENT_METRICS: what it wants, how often, and of which clients."""
 

@@ -6,11 +6,11 @@ every gRPC method between our nodes; a test fails where one is missing.  Rows ar
 decides forwarded requests by them, and docs/security.md shows them.
 """
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode
+from ottla.model.values import frozen
 from ottla.wire import apis
 from ottla.wire.apis import API
 
@@ -68,7 +68,7 @@ class Decider(Enum):
     """The active one: brokers forward the request with its principal and address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Need:
     """One operation that is needed."""
 
@@ -86,14 +86,14 @@ class Need:
     """What a client is told instead where it may not know that the resource exists."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnyOf:
     """Operations of which one is enough; the code of the last one refuses."""
 
     needs: tuple[Need, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApiPermission:
     """What one API needs: all of `needs`; an empty tuple with the reason why it needs nothing."""
 

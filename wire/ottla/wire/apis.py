@@ -6,13 +6,13 @@ never a version Kafka still calls unstable, never our own APIs (keys from 20000)
 it: that is for the broker to decide.
 """
 
-from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import cast
 
+from ottla.model.values import frozen
 from ottla.wire.codec_types import Message
 from ottla.wire.schema import module_name
 
@@ -114,7 +114,7 @@ class ListenerKind(Flag):
 BROKER, CONTROLLER, BOTH = ListenerKind.BROKER, ListenerKind.CONTROLLER, ListenerKind.BOTH
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Api:
     """One API; `highest` can be decoded, `latest_stable` is what is offered."""
 

@@ -16,10 +16,12 @@ several use it.  `wire/README.md` says more.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pkgutil import get_data
 from typing import Literal, TypeAlias, cast
+
+from ottla.model.values import frozen
 
 SCALARS = {
     "bool": "?",
@@ -50,7 +52,7 @@ _FIELD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One field: what it is, and in which versions it exists and may be null."""
 
@@ -71,7 +73,7 @@ class Field:
         return self.default is None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StructSchema:
     """The fields of one generated class, in the order they are written."""
 
@@ -79,7 +81,7 @@ class StructSchema:
     fields: list[Field] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageSchema:
     """One message: its head line, its own fields, and the structs below it, innermost first."""
 

@@ -5,7 +5,6 @@ verifies sign, and a public key is never taken for the secret of an HMAC.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.jwt_claims import TokenFault, TokenFaultError
 from ottla.model.limits import MIB
 from ottla.model.oauthbearer import SignedToken, parse_object
+from ottla.model.values import frozen
 
 JWKS_BYTES_MAX = MIB
 """Longest JWKS; those of large identity providers are some 10 kB."""
@@ -34,7 +34,7 @@ KEY_TYPES: Mapping[str, tuple[str, str]] = {
 """Which keys an algorithm may be used with: type and curve."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VerificationKey:
     """One public key."""
 

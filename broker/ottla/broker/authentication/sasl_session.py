@@ -21,6 +21,7 @@ from ottla.broker.network.dispatch import NotServedYetError, Peer
 from ottla.broker.network.guard import GuardAnswer
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import KIB
+from ottla.model.values import frozen
 from ottla.wire.apis import API, API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.wire.codec import decode_prefix
 from ottla.wire.codec_types import Message
@@ -76,7 +77,7 @@ class SaslCounts:
     expired: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SaslRules:
     """What a listener asks of its clients."""
 

@@ -8,7 +8,6 @@ that Kafka's documentation of its metrics has; what is ours alone is `ottla_…`
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.cluster.lifecycle import Lifecycle
@@ -37,6 +36,7 @@ from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.model.values import frozen
 from ottla.node.authorizer_metrics import AuthorizerMetrics
 from ottla.node.process_metrics_driver import unexpected_error_families
 from ottla.node.quorum_driver import QuorumMember
@@ -71,7 +71,7 @@ FLUSH_WINDOW_MS = 60_000
 PARTITIONS_PER_SLICE = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BrokerParts:
     """What of a broker is read."""
 

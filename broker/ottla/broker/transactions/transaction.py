@@ -9,12 +9,13 @@ NoMarkerBeforePrepare (markers are asked for from `facts` of a Prepare state alo
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from ottla.model.limits import INT32_MAX
+from ottla.model.values import frozen
 
 NO_PRODUCER_EPOCH = -1
 PRODUCER_EPOCH_MAX = 32_767
@@ -75,7 +76,7 @@ one step here, which is written as PrepareAbort.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TransactionFacts:
     """What a record says of a transactional id."""
 

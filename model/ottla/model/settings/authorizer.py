@@ -1,11 +1,11 @@
 """What decides what clients may do: Kafka's StandardAuthorizer, or nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.values import frozen
 
 AUTHORIZER_CLASS = "authorizer.class.name"
 SUPER_USERS = "super.users"
@@ -32,7 +32,7 @@ def parse_super_users(text: str) -> frozenset[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AuthorizerConfig:
     """How a node decides what clients may do.  Brokers and controllers must have the same."""
 

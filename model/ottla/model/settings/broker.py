@@ -1,7 +1,7 @@
 """The settings of one broker process."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ottla.model.errors import ConfigError
@@ -47,12 +47,13 @@ from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.tls import TlsConfig, check_server, is_tls_key, tls_of
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 from ottla.model.settings.transactions import TransactionConfig
+from ottla.model.values import frozen
 
 EVERY_INTERFACE = ("0.0.0.0", "::")
 """Hosts to listen on, and none to connect to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BrokerConfig:
     """What one broker is told at its start; the settings of its parts are passed on."""
 

@@ -1,10 +1,9 @@
 """How one broker compacts logs."""
 
-from dataclasses import dataclass
-
 from ottla.model.errors import ConfigError
 from ottla.model.limits import KIB, MIB
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.values import frozen
 
 UNTHROTTLED = 1.7976931348623157e308
 """The largest double, as in Kafka."""
@@ -29,7 +28,7 @@ def check_thread_count(wanted: int, in_force: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleanerConfig:
     """The log cleaner: its workers, their memory and how much of the disk they may use."""
 

@@ -1,18 +1,17 @@
 """Settings of the clients: how a producer gathers and repeats, how a consumer reads."""
 
-from dataclasses import dataclass
-
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
 from ottla.model.settings.client_security import ClientSecurity
 from ottla.model.settings.declare import SettingKind, check_fields, setting
+from ottla.model.values import frozen
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """A broker remembers the last five batches of a producer: with more in flight a repeated one
 could be taken for a new one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ProducerConfig(ClientSecurity):
     """How a producer gathers records into batches, and how long it tries to deliver them."""
 
@@ -148,7 +147,7 @@ class ProducerConfig(ClientSecurity):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ConsumerConfig(ClientSecurity):
     """How a consumer reads, where it begins, and how it belongs to a group."""
 

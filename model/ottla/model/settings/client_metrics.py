@@ -5,12 +5,12 @@ A subscription is a name with three settings: which metrics, how often, and of w
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.declare import Definition, definitions, setting
+from ottla.model.values import frozen
 
 if TYPE_CHECKING:
     import re2
@@ -31,7 +31,7 @@ MATCHABLE = frozenset(
 """What a subscription may choose clients by."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SubscriptionConfig:
     """What one subscription asks for."""
 

@@ -1,7 +1,6 @@
 """How a client reaches brokers and says who it is, in the keys of Kafka and of librdkafka."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.model.errors import ConfigError
@@ -43,6 +42,7 @@ from ottla.model.settings.tls import (
     reason_tls_refused,
 )
 from ottla.model.settings.tls import REFUSED_KEYS as TLS_REFUSED_KEYS
+from ottla.model.values import frozen
 
 PROTOCOLS = ("PLAINTEXT", SSL, SASL_PLAINTEXT, SASL_SSL)
 LOGIN_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
@@ -57,7 +57,7 @@ LIBRDKAFKA_KEYS = {
 SECURITY_PREFIXES = ("sasl.", "ssl.", "security.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ClientSecurity(ClientTls):
     """How a client reaches brokers: encrypted or not, and what it says of itself."""
 
@@ -229,7 +229,7 @@ class ClientSecurity(ClientTls):
         return lambda key: getattr(self, known[key].field_name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientAccess:
     """How a client connects, all in all."""
 

@@ -1,7 +1,7 @@
 """How a client encrypts its connections, in the keys of Kafka and of librdkafka."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.declare import SettingKind, setting
@@ -31,6 +31,7 @@ from ottla.model.settings.tls import (
     parse_truststore_type,
     parse_versions,
 )
+from ottla.model.values import frozen
 
 KEY_LOCATION = "ssl.key.location"
 """librdkafka's own: a file with the key alone, beside the one with the certificate."""
@@ -45,7 +46,7 @@ LIBRDKAFKA_TLS_KEYS = {
 """librdkafka's names of settings, and Kafka's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ClientTls:
     """Whom a client trusts, and the certificate that it shows itself."""
 

@@ -5,11 +5,12 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from ipaddress import ip_address
 
 from ottla.model.limits import INT32_MAX
 from ottla.model.settings.declare import Definition, definitions, setting
+from ottla.model.values import frozen
 
 MAX_CONNECTIONS = "max.connections"
 MAX_CONNECTION_CREATION_RATE = "max.connection.creation.rate"
@@ -32,7 +33,7 @@ def parse_overrides(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found.items()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ConnectionConfig:
     """How many connections a broker holds, and how many it accepts in a second."""
 
@@ -73,7 +74,7 @@ class ConnectionConfig:
     """The settings of single listeners, by their whole keys."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ConnectionBounds:
     """The bounds of connections that hold at present."""
 

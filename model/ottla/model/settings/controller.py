@@ -1,7 +1,7 @@
 """The settings of one controller process."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
@@ -26,9 +26,10 @@ from ottla.model.settings.quotas import MutationQuotaConfig
 from ottla.model.settings.security import SECURITY_KEYS, check_security, with_protocols
 from ottla.model.settings.tls import TlsConfig, is_tls_key
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
+from ottla.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ControllerConfig:
     """What one controller is told at its start."""
 

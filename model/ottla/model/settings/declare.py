@@ -6,12 +6,13 @@ from the command line and from a remote AlterConfigs: the key, the value, and wh
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from functools import cache
 from typing import Any, TypeVar, cast
 
 from ottla.model.errors import ConfigError
+from ottla.model.values import frozen
 
 C = TypeVar("C")
 
@@ -37,7 +38,7 @@ BOUNDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Definition:
     """One declared setting.  `default` is the text a user would write, None for "not set"."""
 

@@ -5,10 +5,10 @@ logins by them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.declare import SettingKind, definitions, setting
+from ottla.model.values import frozen
 
 PREFIX = "delegation.token."
 SECRET = f"{PREFIX}secret.key"
@@ -17,7 +17,7 @@ SECRET_CHARS_MIN = 16
 """A shorter secret can be guessed from one token's HMAC."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DelegationTokenConfig:
     """How delegation tokens are made."""
 

@@ -1,11 +1,10 @@
 """When a node says that the disk of one of its directories fills up."""
 
-from dataclasses import dataclass
-
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DiskConfig:
     """The bounds below which room is short, and how often it is measured."""
 

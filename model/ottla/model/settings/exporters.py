@@ -1,7 +1,6 @@
 """Where metrics go: to OTLP collectors, into a topic, to plug-ins; any of them at once."""
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -9,6 +8,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.limits import MIB
 from ottla.model.settings.declare import SettingKind, setting
 from ottla.model.settings.tls import KEYSTORE_LOCATION, TRUSTSTORE_LOCATION, TlsConfig
+from ottla.model.values import frozen
 
 PLUGIN_PREFIX = "telemetry.exporter."
 """What a plug-in named N is told stands under `telemetry.exporter.N.`, for it alone to check."""
@@ -79,7 +79,7 @@ def _endpoint(text: str) -> OtlpEndpoint:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExporterConfig:
     """The ways out of one node, and what each may hold when nobody takes it."""
 

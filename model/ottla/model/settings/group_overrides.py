@@ -5,14 +5,14 @@ WithinTheBounds (what is set on a group lies between the minimum and the maximum
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.declare import Definition, definitions, setting, values_of
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GroupSettings:
     """What the members of one group go by."""
 

@@ -1,10 +1,9 @@
 """How groups of consumers are coordinated, and how their offsets are kept."""
 
-from dataclasses import dataclass
-
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, MIB
 from ottla.model.settings.declare import SettingKind, definitions, setting
+from ottla.model.values import frozen
 
 ORDERED = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
@@ -16,7 +15,7 @@ ORDERED = (
 """Pairs of settings of which the second may not be below the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class GroupConfig:
     """Settings of the group coordinator; all brokers should have the same."""
 

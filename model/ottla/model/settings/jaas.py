@@ -4,7 +4,9 @@
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ottla.model.values import frozen
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -20,7 +22,7 @@ _OPTION = re.compile(
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JaasLogin:
     """A login module and its options."""
 

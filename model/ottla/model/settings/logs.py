@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.values import frozen
 
 LEVELS: Mapping[str, int] = {
     "TRACE": 5,
@@ -28,7 +28,7 @@ def parse_levels(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LogOutputConfig:
     """What a node logs, and where to."""
 

@@ -1,7 +1,6 @@
 """How one process, broker or controller, shows what it counts and what its requests do."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.declare import SettingKind, setting
@@ -12,11 +11,12 @@ from ottla.model.settings.metrics_access import (
     parse_token,
     parse_users,
 )
+from ottla.model.values import frozen
 
 OFF = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MetricsConfig:
     """Where this process's metrics and traces are found, and where they are sent."""
 

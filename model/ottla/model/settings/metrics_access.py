@@ -5,7 +5,7 @@ import hmac
 import re
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.tls import (
@@ -15,6 +15,7 @@ from ottla.model.settings.tls import (
     TRUSTSTORE_LOCATION,
     TlsConfig,
 )
+from ottla.model.values import frozen
 
 PREFIX = "metrics.prometheus."
 
@@ -42,7 +43,7 @@ def parse_users(text: str) -> dict[str, str]:
     return users
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MetricsAccess:
     """The rule of one node's metrics."""
 

@@ -5,7 +5,7 @@ allow-list, which Kafka reads from a property of the JVM, is a setting of the sa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +23,7 @@ from ottla.model.settings.tls import (
     config_of,
     reason_tls_refused,
 )
+from ottla.model.values import frozen
 
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 VALIDATOR = f"{PACKAGE}.OAuthBearerValidatorCallbackHandler"
@@ -131,7 +132,7 @@ def retry_backoff_max_setting() -> Any:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OAuthSettings:
     """The settings of OAUTHBEARER as Kafka calls them, each for all listeners."""
 
@@ -285,7 +286,7 @@ OAUTH_LISTENER_KEYS = OAUTH_ONLY_KEYS - {ALLOWED_URLS}
 """What may be set for one listener."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OAuthRules:
     """Which tokens a listener takes."""
 
@@ -299,7 +300,7 @@ class OAuthRules:
     """How the server of the keys is trusted; None: by what the machine trusts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OAuthGrant:
     """Where a client gets its tokens."""
 

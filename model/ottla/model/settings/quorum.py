@@ -1,12 +1,11 @@
 """How fast a quorum notices a lost leader, and when it writes a snapshot (KIP-595, KIP-630)."""
 
-from dataclasses import dataclass
-
 from ottla.model.limits import GIB, MIB
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QuorumConfig:
     """Settings that every member of one quorum should share."""
 

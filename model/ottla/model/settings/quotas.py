@@ -1,10 +1,10 @@
 """Quotas: the windows they are measured over, and the limits that an entity may have."""
 
 import math
-from dataclasses import dataclass
 
 from ottla.model.limits import INT32_MAX, INT64_MAX
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.values import frozen
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -60,7 +60,7 @@ def why_no_limit(key: str, value: float) -> str | None:
 NO_REMOTE_STORAGE = "there is no remote storage"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QuotaConfig:
     """How a broker measures what its clients and its replicas use."""
 
@@ -159,7 +159,7 @@ class QuotaConfig:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MutationQuotaConfig:
     """How the active controller measures the changes that clients ask for."""
 

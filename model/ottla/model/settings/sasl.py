@@ -6,7 +6,7 @@ setting of a listener may be written three ways, strongest first: `listener.name
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -40,6 +40,7 @@ from ottla.model.settings.oauth import (
     is_https,
     rules_of,
 )
+from ottla.model.values import frozen
 
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
@@ -88,7 +89,7 @@ TokenProvider: TypeAlias = Callable[[], Awaitable[BearerToken | str] | BearerTok
 """Returns a token of OAUTHBEARER, with its end or without; may be an async function."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SaslSettings:
     """The settings of SASL as Kafka calls them, each for all listeners."""
 
@@ -145,7 +146,7 @@ class SaslSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SaslListener:
     """What one listener asks of its clients."""
 
@@ -159,7 +160,7 @@ class SaslListener:
     """Which tokens are taken, where OAUTHBEARER is enabled."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SaslLogin:
     """How a client logs in."""
 
@@ -174,7 +175,7 @@ class SaslLogin:
     """Whether user and password are a delegation token's id and HMAC (SCRAM alone)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SaslConfig:
     """Which listeners ask who their clients are, and how this broker logs in at others."""
 

@@ -1,14 +1,14 @@
 """Whether a broker takes in what clients report of themselves (KIP-714), and how much at once."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ottla.model.limits import MIB
 from ottla.model.settings.client_metrics import INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from ottla.model.settings.declare import setting
+from ottla.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TelemetryConfig:
     """Settings of client telemetry; all brokers should have the same."""
 

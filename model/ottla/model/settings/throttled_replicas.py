@@ -1,14 +1,15 @@
 """The replicas of a topic whose replication is throttled, as its settings name them."""
 
 import re
-from dataclasses import dataclass
+
+from ottla.model.values import frozen
 
 _REPLICA = re.compile(r"(\d+):(\d+)", re.ASCII)
 
 ALL = "*"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThrottledReplicas:
     """Replicas of one topic: none, all, or some by partition and broker."""
 

@@ -6,7 +6,7 @@ the reason; nothing here is ever ignored.  Paths are not opened here: see `tls_c
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ottla.model.errors import ConfigError
@@ -14,6 +14,7 @@ from ottla.model.settings.declare import SettingKind, definitions, setting, valu
 from ottla.model.settings.endpoints import LISTENER_PREFIX, SASL_SSL, ListenAddress
 from ottla.model.settings.tls_ciphers import TLS_1_3_SUITES, check_suites, openssl_name
 from ottla.model.tls.principal_mapping import PrincipalRules, parse_principal_rules
+from ottla.model.values import frozen
 
 SSL = "SSL"
 TLS_PROTOCOLS = (SSL, SASL_SSL)
@@ -111,7 +112,7 @@ def parse_pem(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TlsSettings:
     """The settings of TLS as Kafka calls them, each for all listeners that encrypt."""
 
@@ -232,7 +233,7 @@ SECRET_KEYS = frozenset({CERTIFICATE_CHAIN, KEY, KEY_PASSWORD, TRUSTED_CERTIFICA
 """Those whose values Kafka hides."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TlsConfig:
     """One end of TLS: its certificate, whom it trusts, and what it negotiates.
 

@@ -1,12 +1,13 @@
 """The settings of one topic, and the broker settings that give them their defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.limits import GIB, INT64_MAX, MIB
 from ottla.model.settings.declare import Definition, SettingKind, definitions, load, setting
 from ottla.model.settings.throttled_replicas import ThrottledReplicas, throttled_replicas
+from ottla.model.values import frozen
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -26,7 +27,7 @@ MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 MAX_COMPACTION_LAG = "max.compaction.lag.ms"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TopicConfig:
     """What an operator may say of one topic; every change takes effect at once."""
 

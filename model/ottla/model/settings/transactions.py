@@ -1,12 +1,11 @@
 """How transactions are coordinated, and how their state is kept."""
 
-from dataclasses import dataclass
-
 from ottla.model.limits import MIB
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TransactionConfig:
     """Settings of the transaction coordinator; all brokers should have the same."""
 

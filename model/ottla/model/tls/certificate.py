@@ -9,11 +9,12 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import NamedTuple
+
+from ottla.model.values import frozen
 
 CERTIFICATE_BYTES_MAX = 64 * 1024
 """Size of a certificate.  OpenSSL takes chains of 100 KiB at most from a client."""
@@ -60,7 +61,7 @@ class Element(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Certificate:
     """A certificate's subject, issuer, names, and the time in which it holds."""
 

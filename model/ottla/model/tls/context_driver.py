@@ -10,7 +10,7 @@ import ssl
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from ottla.model.errors import ConfigError
@@ -37,6 +37,7 @@ from ottla.model.tls.certificate import (
     pem_blocks,
     read_certificate,
 )
+from ottla.model.values import frozen
 
 PEM_BYTES_MAX = 4 * MIB
 """Size of a file of certificates.  A bundle of all public CAs has some 200 KiB."""
@@ -55,7 +56,7 @@ HANDSHAKE_STEPS_MAX = 4
 READABLE_BY_ALL = stat.S_IROTH | stat.S_IWOTH
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TlsMaterial:
     """The certificates and the key of one end, as they were read."""
 

@@ -9,8 +9,10 @@ before a sign, every match replaced) is Java's `replaceAll`, as Kafka uses it.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from ottla.model.values import frozen
 
 DEFAULT_RULE = "DEFAULT"
 
@@ -34,7 +36,7 @@ Replacement = tuple[str | int, ...]
 """Literal text and numbers of groups, in order."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrincipalRule:
     """One rule; `pattern` is None for DEFAULT."""
 
@@ -60,7 +62,7 @@ class PrincipalRule:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrincipalRules:
     """The rules of a listener, in order."""
 

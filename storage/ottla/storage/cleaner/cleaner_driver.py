@@ -27,6 +27,7 @@ from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.model.values import frozen
 from ottla.storage.cleaner.cleanable import cleanable_of
 from ottla.storage.cleaner.cleaner_manager import Choice, CleanerManager
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner, WorkerDiedError
@@ -72,7 +73,7 @@ class CleanedLogs(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastCleaning:
     """What the last cleaning of a log did."""
 

@@ -10,11 +10,11 @@ Invariants: OneCleaningPerLog, PausedIsNotCleaned (a pause that returns finds no
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from ottla.model.ids import TopicPartition
+from ottla.model.values import frozen
 from ottla.storage.cleaner.cleanable import Cleanable, LogState, cleanable_of
 
 RETRY_PAUSES_MS = (15_000, 60_000, 300_000, 1_800_000)
@@ -41,7 +41,7 @@ LEGAL = {
 """What may follow each state; ABORTED goes back where all who waited gave up."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleaningFailure:
     """Why the last cleaning of a log failed."""
 

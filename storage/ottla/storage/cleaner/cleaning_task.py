@@ -11,12 +11,13 @@ Dialogue of a worker, after the task's line: the worker writes a report and read
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import MIB
+from ottla.model.values import frozen
 from ottla.storage.transaction_index import AbortedTransaction
 
 LINE_BYTES_MAX = 16 * MIB
@@ -53,7 +54,7 @@ class LastRecord(NamedTuple):
     """Its epoch, which a marker holds when no data batch does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleaningTask:
     """What one cleaning is asked."""
 
@@ -107,7 +108,7 @@ class CleanedGroup(NamedTuple):
     max_timestamp_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleaningStats:
     """Figures of one cleaning."""
 
