@@ -1,17 +1,20 @@
 """How a node that is not formatted yet learns which cluster it joins."""
 
 import logging
+from typing import cast
 
 import pytest
 import trio
 import trio.testing
+from google.protobuf.wrappers_pb2 import StringValue
 
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.rpc import cluster_id
 from ottla.rpc.cluster_id import cluster_id_handler, cluster_id_of_quorum
 from ottla.rpc.rpc_driver import open_rpc_runtime
+from ottla.rpc.rpc_seam import Rpc
 
 DEAD = ConfiguredVoter(NodeId(101), "127.0.0.1", 1)
 
@@ -61,3 +64,31 @@ async def test_a_bounded_patience_ends_with_every_address_and_its_reason() -> No
     assert sentence.startswith("controller.quorum.voters: no controller answers: 127.0.0.1:1 (")
     assert f"127.0.0.1:{port} (" in sentence
     assert "is it a broker's address?" in sentence
+
+
+class LatePeer:
+    """A controller that answers from some time on; also the RPC that leads to it."""
+
+    def __init__(self, answers_at_ms: float) -> None:
+        self._answers_at_ms = answers_at_ms
+        self.asked_ms: list[float] = []
+
+    async def channel(self, _address: str) -> "LatePeer":
+        return self
+
+    async def call(self, _method: object, _request: object, *, deadline_ms: int) -> StringValue:
+        self.asked_ms.append(round(trio.current_time() * 1000))
+        if self.asked_ms[-1] < self._answers_at_ms:
+            raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "nothing listens there")
+        return StringValue(value="the id")
+
+
+async def test_a_controller_that_is_just_starting_is_asked_soon_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    late = LatePeer(answers_at_ms=trio.current_time() * 1000 + 200)
+
+    assert await cluster_id_of_quorum(cast(Rpc, late), [DEAD]) == "the id"
+
+    began = late.asked_ms[0]
+    assert [asked - began for asked in late.asked_ms] == [0, 5, 15, 35, 75, 125, 175, 225]

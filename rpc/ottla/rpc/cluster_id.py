@@ -15,7 +15,7 @@ from ottla.rpc.rpc_seam import Rpc, join_address
 CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
 
 ATTEMPT_TIMEOUT_MS = 1_000
-RETRY_BACKOFF_MS_FIRST = 10
+RETRY_BACKOFF_MS_FIRST = 5
 """A broker of `ottla up` starts with its controller, and may be the first to be ready."""
 RETRY_BACKOFF_MS_MAX = 50
 """Lower finds a controller that is just starting sooner; higher spares one that is not there."""

@@ -33,7 +33,8 @@ from ottla.rpc.node_certificates_driver import NodeCertificates
 from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
 
-RECONNECT_BACKOFF_MS_FIRST = 20
+RECONNECT_BACKOFF_MS_FIRST = 5
+"""A broker may start some ms before the controller it starts with."""
 RECONNECT_BACKOFF_MS_MAX = 300
 """A restarted peer is found within this; lower dials a dead one too often."""
 
