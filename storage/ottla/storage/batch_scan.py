@@ -9,12 +9,11 @@ CRCs are done here, with no work per record.
 
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, INT64_MAX, MIB
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.wire.batch import CRC_START, LENGTH_END, MAGIC, BatchHeader, parse_header
+from ottla.wire.crc import crc32c
 from ottla.wire.legacy import entry_header, is_crc_right, is_entry_at
 
 BLOCK_BYTES = 1 * MIB

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BATCH_BYTES_MAX
 from ottla.storage.readable import Readable, Window
@@ -32,6 +30,7 @@ from ottla.wire.batch import (
     parse_header,
 )
 from ottla.wire.compression import codec_of
+from ottla.wire.crc import crc32c
 from ottla.wire.legacy import MESSAGE_BYTES_MIN, messages
 from ottla.wire.records import Record, scan
 

@@ -12,12 +12,11 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
 from ottla.model.limits import PRODUCER_BATCHES_KEPT
 from ottla.storage.producer_state import ProducerStates, SequencedBatch
+from ottla.wire.crc import crc32c
 
 VERSION = 0
 _HEADER = Struct(">hI")

@@ -6,12 +6,11 @@ that lies is discarded: its contents can be replayed from the log.
 
 from struct import Struct
 
-from crc32c import crc32c
-
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_OFFSET, Offset
 from ottla.storage.producer_state import ProducerEntry, ProducerStates, SequencedBatch
 from ottla.wire.batch import SEQUENCE_COUNT
+from ottla.wire.crc import crc32c
 
 VERSION = 1
 _HEADER = Struct(">hI")

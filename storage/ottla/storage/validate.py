@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 
-from crc32c import crc32c
-
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import (
@@ -45,6 +43,7 @@ from ottla.wire.batch import (
 )
 from ottla.wire.codec_types import Records
 from ottla.wire.compression import Codec, UnpacksToTooMuchError, compress
+from ottla.wire.crc import crc32c
 from ottla.wire.records import record_body, scan_body_as
 
 INSPECTED_RECORDS_MAX = 100_000

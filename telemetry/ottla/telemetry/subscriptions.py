@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
 from ottla.model.ids import uuid_text
 from ottla.model.settings.client_metrics import (
     INTERVAL_MS_MAX,
@@ -21,6 +19,7 @@ from ottla.model.settings.client_metrics import (
 )
 from ottla.model.settings.declare import load
 from ottla.model.values import frozen
+from ottla.wire.crc import crc32c
 
 ALL_METRICS = "*"
 """Every metric a client has.  Clients look for exactly this text, standing alone."""

@@ -18,6 +18,7 @@ codec_examples.py     random messages, for tests
 apis.py               the table of APIs: versions, who serves, who decides
 answers.py            the frame of an answer
 headers.py            frames, and request and response headers
+crc.py                the checksum of Kafka, without what else its package imports
 batch.py              the header of a record batch: read, checked, patched
 batch_builder.py      batches, built
 records.py            the records of a batch, scanned

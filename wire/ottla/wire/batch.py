@@ -10,11 +10,10 @@ from enum import IntEnum
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
+from ottla.wire.crc import crc32c
 
 MAGIC: Final = 2
 LENGTH_END: Final = 12

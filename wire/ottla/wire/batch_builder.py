@@ -10,8 +10,6 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.model.ids import NO_EPOCH, NO_PRODUCER_ID, Epoch, Offset, ProducerId
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.wire.batch import (
@@ -28,6 +26,7 @@ from ottla.wire.batch import (
     Buffer,
 )
 from ottla.wire.compression import Codec, compress
+from ottla.wire.crc import crc32c
 
 Headers = Sequence[tuple[str, bytes | None]]
 EncodedHeaders = bytes

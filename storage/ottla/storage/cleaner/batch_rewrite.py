@@ -8,8 +8,6 @@ record's timestamp is then written as its distance from the horizon, so that non
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, INT64_MAX
 from ottla.storage.cleaner.record_work import KeptRecords
@@ -27,6 +25,7 @@ from ottla.wire.batch import (
 )
 from ottla.wire.batch_builder import varint
 from ottla.wire.compression import Codec, codec_of, compress
+from ottla.wire.crc import crc32c
 from ottla.wire.records import Body, read_varint
 
 HORIZON_MS_MAX = 1 << 62

@@ -1,0 +1,36 @@
+"""CRC-32C: the extension module of the package `crc32c`, without the rest of that package.
+
+When the package is imported it looks up its own version among all installed packages, for which
+Python imports `email` and 30 more modules: 9 ms, and 4 % of the imports of a node.
+"""
+
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+PACKAGE = "crc32c"
+EXTENSION = "crc32c._crc32c"
+
+
+def load_extension() -> ModuleType | None:
+    """Load the extension; return None if it is no file of its own, as in an archive."""
+    package = PathFinder.find_spec(PACKAGE)
+    if package is None or package.submodule_search_locations is None:
+        return None
+    found = PathFinder.find_spec(EXTENSION, package.submodule_search_locations)
+    if found is None or found.loader is None:
+        return None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+if TYPE_CHECKING:
+    from crc32c import crc32c as crc32c
+else:
+    _extension = load_extension()
+    if _extension is None:
+        from crc32c import crc32c
+    else:
+        crc32c = _extension.crc32c
