@@ -10,7 +10,6 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.checkpoint_file import CLEANER_OFFSET_FILE, RECOVERY_POINT_FILE
 from ottla.storage.cleaner.cleaner_driver import LogCleaner
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner
-from ottla.storage.cleaner.in_place_driver import InPlaceRunner
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log
 from ottla.storage.log_directory_driver import LogDirectory
@@ -82,7 +81,10 @@ def open_cleaner(
     runner: CleaningRunner | None,
 ) -> LogCleaner:
     """Return the cleaner of a log manager; without a runner it cleans in place."""
-    runner = runner or InPlaceRunner(disk)
+    if runner is None:
+        from ottla.storage.cleaner.in_place_driver import InPlaceRunner
+
+        runner = InPlaceRunner(disk)
     cleaner = LogCleaner(disk, clock, rng, errors, config, LogsToClean(logs), runner)
     logs.moves.end_cleaning = cleaner.pause_for_a_while
     return cleaner

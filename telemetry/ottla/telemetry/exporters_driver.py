@@ -1,15 +1,18 @@
 """Every way out that a node's settings name."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ottla.model.seams import Rng
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.telemetry.exporter import Exporter
-from ottla.telemetry.topic_exporter_driver import Send
+
+if TYPE_CHECKING:
+    from ottla.telemetry.topic_exporter_driver import Send
 
 
 def open_exporters(
-    config: ExporterConfig, *, rng: Rng, texts: Mapping[str, str], send: Send | None = None
+    config: ExporterConfig, *, rng: Rng, texts: Mapping[str, str], send: "Send | None" = None
 ) -> list[Exporter]:
     """Return the ways out, not yet running; ConfigError when a plug-in cannot be had.
 

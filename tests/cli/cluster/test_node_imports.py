@@ -8,7 +8,9 @@ import pytest
 RARE = {
     "cramjam",
     "cryptography",
+    "email",
     "http",
+    "importlib.metadata",
     "lz4",
     "multiprocessing",
     "numpy",
@@ -29,6 +31,8 @@ RARE = {
     "ottla.model.settings.client",
     "ottla.model.settings.client_security",
     "ottla.pipeline",
+    "ottla.storage.cleaner.clean_driver",
+    "ottla.storage.cleaner.in_place_driver",
     "ottla.wire.generator",
     "re2",
     "rich",
