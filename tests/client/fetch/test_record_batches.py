@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.fetch import record_decoder
-from ottla.client.fetch.array_columns import ArrayColumns
+from ottla.client.fetch.array_columns import SAME_BYTES_MAX, ArrayColumns
 from ottla.client.fetch.fetched import Fetched
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.fetch.record_decoder import RecordDecoder
@@ -203,6 +203,22 @@ def test_batches_records_and_their_mixture_give_what_the_scan_gives(
     assert taken == list(scanned(data, first, aborted))
     assert held.is_drained
     assert held.offset == max(first, held.end_offset)
+
+
+@pytest.mark.parametrize("size", [1, 100, SAME_BYTES_MAX, SAME_BYTES_MAX + 1])
+def test_values_of_one_size_are_bytes_of_their_own(size: int) -> None:
+    # Zeros at the end of a value belong to it.
+    values = [bytes([place % 256]).ljust(size, b"\0") for place in range(70)]
+    data, _ = batch(0, [(5, None, value, [], 0) for value in values])
+    more, _ = batch(70, [(900 * place, b"k", b"w" * size, [], 0) for place in range(70)])
+    data += more
+
+    found = opened(data, first=3).take_batch(1_000)
+
+    assert found is not None
+    assert found.values == [*values[3:], *[b"w" * size] * 70]
+    assert {type(value) for value in found.values} == {bytes}
+    assert opened(data, first=3).take(1_000) == list(scanned(data, 3, None))
 
 
 @given(RECORDS, st.integers(1, 200), st.booleans())

@@ -23,6 +23,7 @@ batch.py              the header of a record batch: read, checked, patched
 batch_builder.py      batches, built
 records.py            the records of a batch, scanned
 record_fields.py      where the fields of many records lie, by numpy, for those who have it
+record_layouts.py     the same of records that are alike
 compression.py        the five codecs, bounded
 offset_timestamps.py  timestamps of ListOffsets that stand for a place in the log
 legacy.py             message sets v0 and v1, for the dump tool

@@ -13,13 +13,19 @@ import numpy as np
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordOrigin
 from ottla.model.ids import Offset
 from ottla.wire.batch import Buffer
-from ottla.wire.record_fields import Fields, HeaderFields, Ints, read_fields
+from ottla.wire.record_fields import Fields, HeaderFields, read_fields
+from ottla.wire.record_layouts import Ints
 from ottla.wire.records import Body, RecordHeaders
 
 NO_HEADERS: RecordHeaders = ()
 WHOLE_TO_PART_MAX = 2
 """How much larger an answer may be than the records in it that are decoded in place: they keep all
 of it in memory.  Those of a smaller part are copied."""
+SAME_BYTES_MAX = 1_024
+"""Values of one size up to this are copied into an array before objects are made of them: longer
+ones cost more to copy than to cut out one by one."""
+COPIED_BYTES = 65_536
+"""Values copied at a time: they stay in the processor's cache."""
 
 
 class ArrayColumns:
@@ -32,6 +38,7 @@ class ArrayColumns:
         "_has_keys",
         "_has_nulls",
         "_names",
+        "_value_bytes",
         "origin",
         "row_count",
     )
@@ -51,8 +58,12 @@ class ArrayColumns:
         self._names = names
         self._first = first_row
         self._has_keys = bool(fields.key_bytes.max(initial=-1) >= 0)
-        self._has_nulls = bool(fields.value_bytes.min(initial=0) < 0)
+        sizes = fields.value_bytes
+        smallest = int(sizes.min()) if sizes.size else 0
+        self._has_nulls = smallest < 0
         """Whether a value is null."""
+        self._value_bytes = smallest if sizes.size and smallest == int(sizes.max()) else None
+        """Size of every value; None where they are of several."""
         self.row_count = len(fields.offsets) - first_row
 
     def end_within(self, start: int, size_bytes: int) -> int:
@@ -91,6 +102,9 @@ class ArrayColumns:
 
     def values(self, start: int, end: int) -> list[bytes | None]:
         """Return the values."""
+        size = self._value_bytes
+        if size is not None and 0 < size <= SAME_BYTES_MAX:
+            return self._cut_alike(self._fields.value_at, size, start, end)
         return self._cut(
             self._fields.value_at, self._fields.value_bytes, start, end, has_nulls=self._has_nulls
         )
@@ -159,6 +173,18 @@ class ArrayColumns:
             return [data[a:b] for a, b in zip(places.tolist(), ends, strict=True)]
         # Where the length is -1 the field ends before it begins.
         return [data[a:b] if a <= b else None for a, b in zip(places.tolist(), ends, strict=True)]
+
+    def _cut_alike(self, at: Ints, size: int, start: int, end: int) -> list[bytes | None]:
+        """Return what is of one size: NumPy makes the objects, without a slice for each."""
+        data = self._data
+        # Of each place in the buffer the bytes from there on; nothing is copied until it is asked.
+        windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
+        first, step = self._first, COPIED_BYTES // size
+        places = at[first + start : first + end]
+        found: list[bytes | None] = []
+        for begin in range(0, end - start, step):
+            found += windows[places[begin : begin + step]].tolist()
+        return found
 
 
 def read_columns(

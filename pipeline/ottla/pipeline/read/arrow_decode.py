@@ -20,7 +20,8 @@ from ottla.model.limits import INT64_MAX, MIB
 from ottla.pipeline.read.arrow_schema import HEADERS, arrow_schema
 from ottla.pipeline.read.fetched_batches import corrupt_at
 from ottla.wire.batch import Buffer
-from ottla.wire.record_fields import Fields, HeaderFields, Ints, read_fields
+from ottla.wire.record_fields import Fields, HeaderFields, read_fields
+from ottla.wire.record_layouts import Ints
 from ottla.wire.records import Body, scan_body
 
 ROWS_MAX = 20_000

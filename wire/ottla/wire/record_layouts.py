@@ -1,0 +1,238 @@
+"""Where records lie that are alike, known by their count, their size and how the first one begins.
+
+Pure.  Most batches hold records of one size whose deltas alone tell them apart.  A layout is what
+such a batch looks like; whether a batch is one is then seen by comparing all its records with it,
+a few array operations for all batches together.  Invariant: NothingIsAssumed (each byte that says
+how long something is, is compared).
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ottla.wire.batch_builder import varint
+from ottla.wire.records import NULL_LENGTH, Body
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+LAYOUTS_KEPT_MAX = 16
+"""Layouts of batches kept for the next ones: most batches of a partition have one of a few."""
+LAYOUT_ROWS_MAX = 16_384
+"""Records of a batch whose layout is looked for: it bounds the memory of those kept to 2 MiB."""
+TABLE_ROWS_MAX = 4_096
+"""Records of a batch whose `RecordLayout` is looked for: bounds those kept to 4.5 MiB."""
+DELTA_BOUNDS = (1 << 6, 1 << 13, 1 << 20)
+"""Offset deltas below these take 1, 2, 3 bytes."""
+WIDTHS = ((1 << 6) + 1, (1 << 13) + 2, (1 << 20) + 3, (1 << 27) + 4)
+"""A record at least so large, its length field included, has a length of 2, 3, 4, 5 bytes."""
+
+HEAD_BYTES = 8
+"""What is compared of a record at once: its length up to the length of its key."""
+VALUE_HEAD_BYTES = 4
+"""What is compared of it then: the length of its value."""
+VALUE_BYTES_MIN = 2
+"""A shorter value may end less than `VALUE_HEAD_BYTES` before the buffer does, or be null."""
+HEAD_AT = 0
+END_AT = 1
+KEY_AT = 2
+VALUE_HEAD_AT = 3
+VALUE_AT = 4
+PLACES_COUNT = 5
+"""Rows of a `RecordLayout` before this one are places."""
+DELTA = 5
+EXPECTED = 6
+MASK = 7
+SHIFT = 8
+ROWS_COUNT = 9
+
+
+class RecordLayout(NamedTuple):
+    """What the records of a batch look like that have keys of one size and values of one size."""
+
+    table: Ints
+    """A row for each thing that is known of each record: places within the batch's records, its
+    offset delta, its first bytes as a number, which bits of them are compared, and how far to
+    shift them for the timestamp delta."""
+    key_bytes: int
+    value_bytes: int
+    value_head: int
+    """The length of the value, as a number of `VALUE_HEAD_BYTES`."""
+    value_mask: int
+
+
+class AlikeRecords(NamedTuple):
+    """What was found of records that are alike, one row a record."""
+
+    heads: Ints
+    ends: Ints
+    deltas: Ints
+    stamps: Ints
+    """Timestamp deltas as they are written, a byte each."""
+    key_at: Ints
+    value_at: Ints
+    key_bytes: int
+    value_bytes: int
+
+
+def short_step(first: int, second: int) -> int:
+    """Return the size of a record by its first two bytes, 0 where they do not tell it."""
+    if first & 1:
+        return 0
+    if first < 0x80:
+        return (first >> 1) + 1
+    return ((first & 0x7F | second << 7) >> 1) + 2 if 0 < second < 0x80 else 0
+
+
+@lru_cache(LAYOUTS_KEPT_MAX)
+def layout_of(count: int, size_bytes: int, step: int) -> Ints | None:
+    """Return where records begin that differ in their offsets alone, which grow by one.
+
+    `step` is the size of the first of them; None where they would not end with the batch.
+    """
+    heads = np.empty(count, dtype=np.int64)
+    length = step - (1 if step < WIDTHS[0] else 2)
+    at = done = 0
+    for bound in DELTA_BOUNDS:
+        some = min(count, bound) - done
+        if some <= 0:
+            break
+        size = length + len(varint(length))
+        heads[done : done + some] = np.arange(at, at + some * size, size)
+        at += some * size
+        done += some
+        length += 1  # the next offsets take one byte more
+    heads.flags.writeable = False
+    return heads if at == size_bytes else None
+
+
+@lru_cache(LAYOUTS_KEPT_MAX)
+def record_layout(count: int, size_bytes: int, step: int, key_length: int) -> RecordLayout | None:
+    """Return the layout of such records that also have no headers and small timestamp deltas.
+
+    `key_length` is the byte that says the size of the key; None where there is no such layout.
+    """
+    heads = layout_of(count, size_bytes, step)
+    key_bytes = -1 if key_length == NULL_LENGTH else key_length >> 1
+    if heads is None or key_length >= 0x80 or (key_length & 1 and key_bytes >= 0):
+        return None
+    length = step - (1 if step < WIDTHS[0] else 2)
+    # Behind attributes, both deltas, the key with its length, and before the count of headers.
+    found = _value_of(length - 4 - max(key_bytes, 0) - 1)
+    if found is None:
+        return None
+    value_bytes, value_head = found
+    table = np.empty((ROWS_COUNT, count), dtype=np.int64)
+    table[HEAD_AT] = heads
+    table[END_AT, :-1] = heads[1:]
+    table[END_AT, -1] = size_bytes
+    table[DELTA] = np.arange(count)
+    done = 0
+    for width, bound in enumerate(DELTA_BOUNDS, 1):
+        some = min(count, bound) - done
+        if some <= 0:
+            break
+        part = table[:, done : done + some]
+        prefix = varint(length)
+        stamp_at = len(prefix) + 1
+        key_length_at = stamp_at + 1 + width
+        if key_length_at >= HEAD_BYTES:
+            return None
+        mask = (1 << 8 * len(prefix)) - 1 | 0x80 << 8 * stamp_at
+        mask |= (1 << 8 * (width + 1)) - 1 << 8 * (stamp_at + 1)
+        part[EXPECTED] = int.from_bytes(prefix, "little")
+        part[EXPECTED] |= _varint_numbers(part[DELTA], width) << 8 * (stamp_at + 1)
+        part[EXPECTED] |= _signed(key_length << 8 * key_length_at)
+        part[MASK] = _signed(mask)
+        part[SHIFT] = 8 * stamp_at
+        part[KEY_AT] = part[HEAD_AT] + (key_length_at + 1)
+        part[VALUE_HEAD_AT] = part[KEY_AT] + max(key_bytes, 0)
+        part[VALUE_AT] = part[VALUE_HEAD_AT] + len(value_head)
+        done += some
+        length += 1
+    table.flags.writeable = False
+    return RecordLayout(
+        table,
+        key_bytes,
+        value_bytes,
+        int.from_bytes(value_head, "little"),
+        (1 << 8 * len(value_head)) - 1,
+    )
+
+
+def find_alike(view: Bytes, bodies: Sequence[Body]) -> AlikeRecords | None:
+    """Return the records of all bodies, which lie in `view`; None if they are not alike.
+
+    Batches may differ in their counts, but not in the size of their first record and its key.
+    """
+    start = bodies[0].start
+    if bodies[0].size_bytes < HEAD_BYTES:
+        return None
+    step = short_step(int(view[start]), int(view[start + 1]))
+    if step < HEAD_BYTES:
+        return None
+    # Behind the length, the attributes and two deltas of a byte each.
+    key_length = int(view[start + (4 if step < WIDTHS[0] else 5)])
+    layouts: list[RecordLayout] = []
+    for body in bodies:
+        count = body.header.record_count
+        if not 0 < count <= TABLE_ROWS_MAX:
+            return None
+        layout = record_layout(count, body.end - body.start, step, key_length)
+        if layout is None:
+            return None
+        layouts.append(layout)
+    table = np.concatenate([layout.table for layout in layouts], axis=1)
+    counts = [body.header.record_count for body in bodies]
+    table[:PLACES_COUNT] += np.array([body.start for body in bodies], dtype=np.int64).repeat(counts)
+    words = np.ndarray((len(view) - HEAD_BYTES + 1,), np.int64, view, 0, (1,))
+    found = words[table[HEAD_AT]]
+    stamps = found >> table[SHIFT]
+    stamps &= 0x7F
+    found ^= table[EXPECTED]
+    found &= table[MASK]
+    if found.any():
+        return None
+    first = layouts[0]
+    words = np.ndarray((len(view) - VALUE_HEAD_BYTES + 1,), np.uint32, view, 0, (1,))
+    lengths = words[table[VALUE_HEAD_AT]]
+    lengths &= first.value_mask
+    if (lengths != first.value_head).any() or view[table[END_AT] - 1].any():
+        return None
+    return AlikeRecords(
+        table[HEAD_AT],
+        table[END_AT],
+        table[DELTA],
+        stamps,
+        table[KEY_AT],
+        table[VALUE_AT],
+        first.key_bytes,
+        first.value_bytes,
+    )
+
+
+def _value_of(size_bytes: int) -> tuple[int, bytes] | None:
+    """Return the size and the length of a value that takes `size_bytes` with its length."""
+    for width in range(1, VALUE_HEAD_BYTES + 1):
+        value_bytes = size_bytes - width
+        if value_bytes >= VALUE_BYTES_MIN and len(head := varint(value_bytes)) == width:
+            return value_bytes, head
+    return None
+
+
+def _varint_numbers(deltas: Ints, width: int) -> Ints:
+    """Return the varints of numbers that take `width` bytes, each as one number."""
+    zigzag = deltas << 1
+    found = zigzag & 0x7F
+    for place in range(1, width):
+        found |= ((zigzag >> 7 * place) & 0x7F) << 8 * place
+        found |= 0x80 << 8 * (place - 1)
+    return found
+
+
+def _signed(number: int) -> int:
+    """Return a number of 64 bits as NumPy's int64 has it."""
+    return number - (1 << 64) if number >> 63 else number
