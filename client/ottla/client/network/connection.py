@@ -146,6 +146,8 @@ class BrokerConnection:
             await self._renew()
             body = codec.encode(message, version)
             await self._send(message.API_KEY, version, body, trace_context)
+        # Nothing is waited for here: who sends one after the other lets others run.
+        await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def aclose(self) -> None:
         """Close the socket."""
