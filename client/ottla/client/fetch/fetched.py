@@ -23,7 +23,7 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.limits import BATCH_HEADER_BYTES, MIB
 from ottla.wire.batch import LOG_APPEND_TIME_FLAG, BatchHeader, batches, check_crc
-from ottla.wire.compression import Codec, codec_of
+from ottla.wire.compression import Codec
 from ottla.wire.records import Body, RecordHeaders, record_body, scan_body_as
 
 ROWS_TOGETHER_MAX = 8_192
@@ -303,7 +303,7 @@ class Fetched:
         return bodies, end
 
     def _body(self, start: int, header: BatchHeader) -> Body:
-        if codec_of(header.codec) is Codec.NONE:
+        if header.codec == Codec.NONE:
             # Copied with its neighbours, at once.
             return Body(header, self._data, start + BATCH_HEADER_BYTES, start + header.size_bytes)
         unpacked = record_body(self._data, start, header)

@@ -23,11 +23,11 @@ class PartitionPlace:
     """One partition: where the application stands, where fetching stands."""
 
     __slots__ = (
-        "_given",
         "_position",
         "at",
         "fetch",
         "fetched",
+        "given",
         "is_paused",
         "lookup",
         "turn",
@@ -36,7 +36,7 @@ class PartitionPlace:
     def __init__(self, at: TopicPartition) -> None:
         self.at = at
         self._position: OffsetAndEpoch | None = None
-        self._given: Fetched | None = None
+        self.given: Fetched | None = None
         """What has the position, where records of it were given out one by one."""
         self.fetch = OffsetAndEpoch(Offset(0), NO_EPOCH)
         self.fetched: deque[Fetched] = deque()
@@ -50,20 +50,12 @@ class PartitionPlace:
     @property
     def position(self) -> OffsetAndEpoch | None:
         """The next record to give out, and the epoch of the one before it; None until known."""
-        given = self._given
+        given = self.given
         return self._position if given is None else OffsetAndEpoch(given.offset, given.epoch)
 
     def move_to(self, position: OffsetAndEpoch | None) -> None:
         """Give out next what is at a position."""
-        self._position, self._given = position, None
-
-    def take_made(self) -> ConsumerRecord | None:
-        """Give out the next record if it is made already."""
-        first = self.fetched[0]
-        record = first.take_made()
-        if record is not None:
-            self._given = first
-        return record
+        self._position, self.given = position, None
 
     @property
     def buffered_bytes(self) -> int:
@@ -167,7 +159,11 @@ class Positions:
         """Give out one record if it is made already: the short way through `take`."""
         for place in self._ready.values():
             if not place.is_paused:
-                return place.take_made()
+                first = place.fetched[0]
+                record = first.take_made()
+                if record is not None:
+                    place.given = first
+                return record
         return None
 
     def take_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
