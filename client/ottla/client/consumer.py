@@ -352,14 +352,19 @@ class Consumer:
         if group is not None:
             group.handover.set_waiting(True)
         try:
-            with trio.CancelScope() as scope:
-                if timeout_s is not None:
-                    scope.deadline = trio.current_time() + timeout_s
-                while not (found := self._take(take)):
-                    await self._records.park()
+            if timeout_s is None:  # a scope costs as much as some dozens of records
+                return await self._first_of(take)
+            with trio.CancelScope(deadline=trio.current_time() + timeout_s):
+                return await self._first_of(take)
+            return []
         finally:
             if group is not None:
                 group.handover.set_waiting(False)
+
+    async def _first_of(self, take: Callable[[], list[T]]) -> list[T]:
+        """Return what arrives first."""
+        while not (found := self._take(take)):
+            await self._records.park()
         return found
 
     def _take(self, take: Callable[[], list[T]]) -> list[T]:
