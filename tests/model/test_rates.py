@@ -52,6 +52,27 @@ def test_what_is_taken_back_was_never_used() -> None:
     assert rate.per_second(3_500) * rate.measured_ms(3_500) == 1_000 * 1_000
 
 
+@given(
+    st.integers(1, 11),
+    st.floats(0.5, 50),
+    st.lists(st.tuples(st.integers(0, 3_000), st.floats(0, 300)), min_size=1, max_size=30),
+)
+def test_a_throttle_is_that_of_the_rate_over_what_is_measured(
+    window_count: int, bound: float, uses: list[tuple[int, float]]
+) -> None:
+    """The look at the total alone, with what is too old in it, never hides a throttle."""
+    shape = WindowShape(window_count, 1_000)
+    rate, plain = SampledRate(shape), SampledRate(shape)
+    now_ms = 0
+    for after_ms, value in uses:
+        now_ms += after_ms
+        rate.record(value, now_ms)
+        plain.record(value, now_ms)
+        measured_ms = plain.measured_ms(now_ms)
+        due_ms = throttle_ms(plain.per_second(now_ms), bound, measured_ms)
+        assert abs(rate.throttle_ms(bound, now_ms) - due_ms) <= 1, "but for rounding"
+
+
 def test_a_throttle_brings_the_rate_back_to_its_bound() -> None:
     # (O - T) / T * W: 150 a second where 100 are allowed, over ten seconds.
     assert throttle_ms(150, 100, 10_000) == 5_000

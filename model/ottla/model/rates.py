@@ -41,10 +41,11 @@ class _Window:
 class SampledRate:
     """What was recorded lately, per second."""
 
-    __slots__ = ("_shape", "_span_ms", "_total", "_window_ms", "_windows")
+    __slots__ = ("_measured_ms_min", "_shape", "_span_ms", "_total", "_window_ms", "_windows")
 
     def __init__(self, shape: WindowShape) -> None:
         self._shape = shape
+        self._measured_ms_min = (shape.window_count - 1) * shape.window_ms
         self._window_ms = shape.window_ms
         self._span_ms = shape.span_ms
         self._windows: deque[_Window] = deque()
@@ -67,7 +68,9 @@ class SampledRate:
         return self._total * 1_000 / measured_ms
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """Return the delay that brings the rate back to a bound."""
+        """Return the delay that brings the rate back to a bound; nothing is taken back of it."""
+        if self._total * 1_000 <= bound * self._measured_ms_min:
+            return 0  # as most often, whatever of the total is too old to count
         measured_ms = self.measured_ms(now_ms)
         return throttle_ms(self._total * 1_000 / measured_ms, bound, measured_ms)
 
@@ -98,6 +101,10 @@ class SimpleRate(SampledRate):
     """
 
     __slots__ = ()
+
+    def __init__(self, shape: WindowShape) -> None:
+        super().__init__(shape)
+        self._measured_ms_min = shape.window_ms
 
     def measured_ms(self, now_ms: int) -> int:
         """Return the time that the rate is measured over: one window at least."""
