@@ -837,12 +837,12 @@ class Charge:
     def fetch_bytes_max(self, bytes_max: int) -> int:
         return min(bytes_max, 1_000_000)
 
-    def may_give(self, byte_count: int) -> bool:
+    def may_give(self, byte_count: int, slot: Any) -> bool:
         self.asked.append(byte_count)
         return byte_count <= self.bytes_max
 
-    def on_answer(self, response: Any, slot: Any) -> None:
-        pass
+    def settle(self, slot: Any) -> int:
+        return 0
 
 
 def charged(world: World, charge: Charge, request: FetchRequest) -> Any:

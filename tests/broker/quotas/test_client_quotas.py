@@ -80,6 +80,18 @@ def test_records_without_credit_are_not_given_and_not_charged() -> None:
     assert usage.rate.per_second(3_000) == 130, "what was not given counts nowhere"
 
 
+def test_what_the_credit_does_not_surely_cover_is_undecided_where_that_is_asked_for() -> None:
+    quotas = quotas_of(100)
+
+    assert quotas.offer("ANONYMOUS", "loader", 1_000, 0, is_certain=True) == (False, 0)
+    assert quotas.offer("ANONYMOUS", "loader", 999, 0, is_certain=True) == (True, 0)
+    assert quotas.offer("ANONYMOUS", "loader", 1, 0, is_certain=True) == (False, 0)
+    assert quotas.offer("ANONYMOUS", "other", 1e12, 0, is_certain=True) == (True, 0)
+    (usage,) = quotas.usages.values()
+    assert usage.rate.per_second(0) == 99.9
+    assert usage.throttled_until_ms == 0
+
+
 def test_a_batch_larger_than_all_credit_is_given_to_a_client_that_saved_up() -> None:
     quotas = quotas_of(100)
 

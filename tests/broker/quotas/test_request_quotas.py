@@ -216,6 +216,22 @@ def test_what_brokers_send_each_other_is_exempt() -> None:
     assert world.arrive(WRITE_TXN_MARKERS, version=1).charge is None
 
 
+def test_requests_of_which_no_quota_counts_anything_are_not_charged() -> None:
+    produce = Charged(producer_byte_rate=100)
+    assert produce.arrive(PRODUCE).charge is not None
+    assert produce.arrive(FETCH, version=12).charge is None
+    assert produce.arrive(METADATA).charge is None
+
+    fetch = Charged(consumer_byte_rate=100)
+    assert fetch.arrive(PRODUCE).charge is None
+    assert fetch.arrive(FETCH, version=12).charge is not None
+    assert fetch.arrive(METADATA).charge is None
+
+    times = Charged(request_percentage=1)
+    for api_key in (PRODUCE, FETCH, METADATA):
+        assert times.arrive(api_key).charge is not None
+
+
 def test_only_what_changed_is_put_in_force_and_the_rest_stays() -> None:
     world = Charged(producer_byte_rate=100)
     other = (QuotaEntity("client-id", False, "other"),)

@@ -66,7 +66,7 @@ class FramedCommits:
         """Who commits, by the bytes in front of the offsets."""
 
     def serve(self, context: RequestContext, frame: memoryview) -> bool:
-        """Serve a request without charge, trace or amendment; return whether that was done."""
+        """Serve a request without trace or amendment; return whether that was done."""
         version = context.header.api_version
         if version < FLEXIBLE_FROM:
             return False
@@ -194,4 +194,5 @@ class FramedCommit(RowsCommit):
             rest = b"".join(parts)
         slot = self._slot
         length = HEAD_BYTES + len(place) + len(rest)
-        slot.complete_frame(_answer_head(length, slot.header.correlation_id, 0) + place + rest)
+        head = _answer_head(length, slot.header.correlation_id, slot.settle_charge())
+        slot.complete_frame(head + place + rest)

@@ -253,8 +253,8 @@ class Fetch:
 
     def _throttled(self, reading: Reading) -> FetchResponse | None:
         """Charge the client for the records read; above its quota return an answer without them."""
-        charge = self.context.slot.charge
-        if charge is None or not reading.byte_count or charge.may_give(reading.byte_count):
+        charge, slot = self.context.slot.charge, self.context.slot
+        if charge is None or not reading.byte_count or charge.may_give(reading.byte_count, slot):
             return None
         return FetchResponse(
             session_id=NO_SESSION if self.session is None else self.session.session_id

@@ -102,7 +102,6 @@ class SingleFetches:
             version < FETCH_TOPIC_IDS_FROM
             or len(topics) != 1
             or len(topics[0].partitions) != 1
-            or slot.charge is not None
             or slot.amend is not None
             or slot.trace is not None
         ):
@@ -130,7 +129,7 @@ class SingleFetches:
         if session is not None and not _is_target(session, partition, permissions):
             return False
         try:
-            data = self._read(partition, request, asked, context.arrived_ms)
+            data = self._read(partition, request, asked, context)
         except (RefusedError, NotCachedError, OSError):
             return False
         log = partition.log
@@ -146,16 +145,17 @@ class SingleFetches:
             return True
         high, stable, log_start = log.high_watermark, log.last_stable_offset, log.log_start_offset
         correlation_id, session_id = context.header.correlation_id, request.session_id
+        throttle_ms = slot.settle_charge()
         # fmt: off
         if size <= SHORT_MAX:
             start = pack_short(
-                size + SHORT_REST, correlation_id, 0, 0, session_id, ONE, place.id_bytes, ONE,
-                place.index, 0, high, stable, log_start, aborted, NO_REPLICA, size + 1,
+                size + SHORT_REST, correlation_id, throttle_ms, 0, session_id, ONE, place.id_bytes,
+                ONE, place.index, 0, high, stable, log_start, aborted, NO_REPLICA, size + 1,
             )
         else:
             start = pack_long(
-                size + LONG_REST, correlation_id, 0, 0, session_id, ONE, place.id_bytes, ONE,
-                place.index, 0, high, stable, log_start, aborted, NO_REPLICA,
+                size + LONG_REST, correlation_id, throttle_ms, 0, session_id, ONE, place.id_bytes,
+                ONE, place.index, 0, high, stable, log_start, aborted, NO_REPLICA,
                 (size + 1 & 0x7F | 0x80) << 8 | size + 1 >> 7,
             )
         # fmt: on
@@ -163,9 +163,14 @@ class SingleFetches:
         return True
 
     def _read(
-        self, partition: Partition, request: FetchRequest, asked: FetchPartition, now_ms: int
+        self,
+        partition: Partition,
+        request: FetchRequest,
+        asked: FetchPartition,
+        context: RequestContext,
     ) -> bytes | bytearray | FileSlice | None:
-        """Return the records, None where they lie further back or the client waits for more.
+        """Return the records, charged; None where they lie further back, the client waits for more
+        or its quota may have to be asked for less.
 
         Raises RefusedError, NotCachedError or OSError if they cannot be had.
         """
@@ -178,18 +183,24 @@ class SingleFetches:
         if is_committed and log.has_aborted_lately:
             return None
         bytes_max = min(asked.partition_max_bytes, request.max_bytes, self._bytes_max)
-        data = log.read_single(offset, bytes_max=bytes_max, end_offset=bound, now_ms=now_ms)
+        data = log.read_single(
+            offset, bytes_max=bytes_max, end_offset=bound, now_ms=context.arrived_ms
+        )
         if data is None:
             return None
         bytes_min = min(request.min_bytes, self._bytes_max)
         if len(data) < bytes_min and request.max_wait_ms > 0:
             return None
         cold_reads = self._api.cold_reads
-        if cold_reads.readers:
-            if isinstance(data, FileSlice):
-                cold_reads.note_read(partition, data)
-            elif log.newest_path in cold_reads.readers:
-                return None
+        is_slice = isinstance(data, FileSlice)
+        if cold_reads.readers and not is_slice and log.newest_path in cold_reads.readers:
+            return None
+        charge = context.slot.charge
+        # What was read up to a bound may end within a batch, which would be charged twice.
+        if charge is not None and not (len(data) < bytes_max and charge.may_give_all(len(data))):
+            return None
+        if cold_reads.readers and isinstance(data, FileSlice):
+            cold_reads.note_read(partition, data)
         return data
 
     def _look_up(self, topic_id: UUID, index: int) -> Place | None:
@@ -212,9 +223,9 @@ def _complete(
     compact_size = write_uvarint(size + 1)
     # fmt: off
     start = pack_any(
-        ANY_REST + len(compact_size) + size, slot.header.correlation_id, 0, 0, session_id, ONE,
-        place.id_bytes, ONE, place.index, 0, log.high_watermark, log.last_stable_offset,
-        log.log_start_offset, aborted, NO_REPLICA,
+        ANY_REST + len(compact_size) + size, slot.header.correlation_id, slot.settle_charge(), 0,
+        session_id, ONE, place.id_bytes, ONE, place.index, 0, log.high_watermark,
+        log.last_stable_offset, log.log_start_offset, aborted, NO_REPLICA,
     )
     # fmt: on
     slot.complete_pieces([start + compact_size, data, NO_TAGS_BEHIND])

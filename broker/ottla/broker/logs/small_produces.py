@@ -71,7 +71,7 @@ class SmallProduces:
         """Partitions by the bytes that lead to them."""
 
     def serve(self, context: RequestContext, frame: memoryview) -> bool:
-        """Return whether the request has been served; it has no charge, trace or amendment."""
+        """Return whether the request has been served; it has no trace or amendment."""
         header = context.header
         version, at = header.api_version, header.body_at
         size = len(frame)
@@ -135,14 +135,15 @@ class SmallProduces:
         traffic.produce_requests += 1
         traffic.bytes_in += len(batch)
         traffic.messages_in += info.end_offset - base_offset
+        slot = context.slot
         head = _answer_head(ANSWER_BYTES + len(place), context.header.correlation_id)
         # fmt: off
         rest = _answer_rest(
             0, base_offset, info.log_append_time_ms, info.log_start_offset, NONE_OF_THEM,
-            0, 0, 0, 0, 0,
+            0, 0, 0, slot.settle_charge(), 0,
         )
         # fmt: on
-        context.slot.complete_frame(head + place + rest)
+        slot.complete_frame(head + place + rest)
         return True
 
     def _look_up(self, place: bytes, is_by_id: bool) -> Partition | None:

@@ -36,8 +36,8 @@ from ottla.model.acls import ANONYMOUS_USER, AclOperation, ResourceType
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB, MIB
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.wire.apis import API, API_VERSIONS, request_class
-from ottla.wire.codec import decode_prefix, encode
+from ottla.wire.apis import API, API_VERSIONS, request_class, response_class
+from ottla.wire.codec import decode, decode_prefix, encode
 from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader, trace_context_of
@@ -249,7 +249,7 @@ class Route:
         """Answers kept for requests that are asked again, where there are any.  Kept are those in
         which nothing that was asked for is denied, and that are no refusal as a whole."""
         self.frame_handler = frame_handler
-        """Is asked first where a request is not limited, guarded or traced."""
+        """Is asked first where a request is not guarded or traced; it settles its charge."""
         self.request_type: type[Message] | None = None
         """The class of its requests, imported when the first one comes: start-up stays light."""
         self.times: dict[int, Times] = {}
@@ -406,11 +406,10 @@ class Dispatcher:
             )
         if self.quotas is not None and self.quotas.is_active:
             self.quotas.charge(context, len(frame))
-        if route.ready is not None and slot.charge is None:
+        if route.ready is not None:
             return self._serve_ready(route.ready, route, context, frame)
         if (
             route.frame_handler is not None
-            and slot.charge is None
             and slot.trace is None
             and (self.gates is None or not self.gates.is_active)
             and route.frame_handler(context, frame)
@@ -433,7 +432,7 @@ class Dispatcher:
             key = ready.key(context.header, context.peer.door, frame, asker)
         body = None if key is None else ready.find(key)
         if body is not None:
-            context.slot.complete_body(body)
+            _complete_ready(context, body)
             return None
         state = ready.state
         result = self._serve_frame(route, context, frame)
@@ -446,7 +445,7 @@ class Dispatcher:
         if permissions is not None and permissions.was_denied:
             return result
         ready.keep(key, state, body := encode(result, context.api_version))
-        context.slot.complete_body(body)
+        _complete_ready(context, body)
         return None
 
     def _serve_frame(
@@ -486,3 +485,15 @@ class Dispatcher:
         if self.gates is not None and self.gates.is_active:
             return self.gates.serve(context, request, handler)
         return handler(context, request)
+
+
+def _complete_ready(context: RequestContext, body: bytes) -> None:
+    """Answer with a body that is kept; a throttled client is told so in a copy of it."""
+    slot, header = context.slot, context.header
+    throttle_ms = slot.settle_charge()
+    if throttle_ms:
+        response: Any = decode(response_class(header.api_key), header.api_version, body)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+            body = encode(response, header.api_version)
+    slot.complete_body(body)

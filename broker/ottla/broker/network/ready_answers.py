@@ -3,8 +3,8 @@
 Pure.  An answer is reused only while the state that it was made of is the same object, and only
 for the same version, listener and local address, which an answer may name, and for the same
 `Asker`: where an authorizer decides, two clients share an answer only if it decides alike for both.
-What a client is charged is not decided here: where a quota is active the dispatcher serves every
-request by its handler.
+What a client is charged is not decided here, and no answer that is kept tells of a throttle: the
+dispatcher puts that in.
 """
 
 from collections.abc import Callable

@@ -48,12 +48,16 @@ class Charge(Protocol):
         """Return the most bytes that a fetch may be given: more is throttled for certain."""
         ...
 
-    def may_give(self, byte_count: int) -> bool:
+    def may_give(self, byte_count: int, slot: "ResponseSlot") -> bool:
         """Charge a fetch for its records; return whether it is to be given them."""
         ...
 
-    def on_answer(self, response: Message, slot: "ResponseSlot") -> None:
-        """Charge the request's time, and have the answer tell for how long its client waits."""
+    def may_give_all(self, byte_count: int) -> bool:
+        """Charge a fetch for records that its client has the credit for; else charge nothing."""
+        ...
+
+    def settle(self, slot: "ResponseSlot") -> int:
+        """Charge the request's time; return for how many ms its client is throttled in all."""
         ...
 
 
@@ -148,8 +152,18 @@ class ResponseSlot:
         """
         if self.amend is not None:
             self.amend(response)
-        if self.charge is not None:
-            self.charge.on_answer(response, self)
+        throttle_ms = self.settle_charge()
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+
+    def settle_charge(self) -> int:
+        """Charge the client for the request's time, right before it is answered.
+
+        Return for how many ms the client is throttled, which the answer has to tell.
+        """
+        if self.charge is None or self._owner is None:
+            return 0
+        return self.charge.settle(self)
 
     def complete_by(self, steps: Answer) -> None:
         """Answer with what the steps come to, which are done in turn with all others."""
@@ -176,17 +190,17 @@ class ResponseSlot:
         self._finish(framed_answer(body, header.api_key, header.api_version, header.correlation_id))
 
     def complete_body(self, body: bytes) -> None:
-        """Answer with a body that is encoded already, and of which nothing is to be charged."""
+        """Answer with a body that is encoded already, and charged."""
         header = self.header
         start = answer_start(header.api_key, header.api_version, header.correlation_id, len(body))
         self._finish([start + body])
 
     def complete_frame(self, data: bytes) -> None:
-        """Answer with a whole frame, of which nothing is to be charged."""
+        """Answer with a whole frame, which is charged already."""
         self._finish([data])
 
     def complete_pieces(self, chunks: list[Chunk]) -> None:
-        """Answer with a whole frame in pieces, of which nothing is to be charged."""
+        """Answer with a whole frame in pieces, which is charged already."""
         self._finish(chunks)
 
     def complete_raw(self, data: bytes) -> None:

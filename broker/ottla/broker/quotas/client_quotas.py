@@ -65,7 +65,10 @@ class Offer(NamedTuple):
 
 
 FREE = Offer(True, 0)
-"""To a client without a limit."""
+"""To a client without a limit, or within it."""
+
+UNDECIDED = Offer(False, 0)
+"""Of records that the credit may not cover, or that were read up to a bound of it."""
 
 
 class ClientQuotas:
@@ -118,15 +121,21 @@ class ClientQuotas:
         if self._throttle_ms_max is None:
             delay_ms = usage.bucket.spend(value, now_ms)
         else:
-            delay_ms = min(rate.throttle_ms(match.limit, now_ms), self._throttle_ms_max)
+            delay_ms = rate.throttle_ms(match.limit, now_ms)
+            if delay_ms > self._throttle_ms_max:
+                delay_ms = self._throttle_ms_max
         if delay_ms:
             self._throttle(match, usage, delay_ms, now_ms)
         return delay_ms
 
-    def offer(self, user: str, client_id: str, value: float, now_ms: int) -> Offer:
+    def offer(
+        self, user: str, client_id: str, value: float, now_ms: int, *, is_certain: bool = False
+    ) -> Offer:
         """Charge a client for records if it has the credit; else return when it will have it.
 
         More than can ever be saved up is given to a full bucket, or it would never be given.
+        Where it `is_certain` that the credit covers the records, or nothing is decided and noted:
+        they must be less than the credit, so that no bound of what is given has cut them off.
         """
         found = self._find(user, client_id, now_ms)
         if found is None:
@@ -135,14 +144,18 @@ class ClientQuotas:
         bucket = usage.bucket
         usage.last_ms = now_ms
         bucket.fill(now_ms)
-        missing_ms = round((min(value, bucket.burst) - bucket.tokens) / match.limit * 1_000)
-        if missing_ms > 0:
-            self._throttle(match, usage, missing_ms, now_ms)
-            return Offer(False, missing_ms)
+        if value > bucket.tokens - 1:
+            if is_certain:
+                return UNDECIDED
+            missing_ms = round((min(value, bucket.burst) - bucket.tokens) / match.limit * 1_000)
+            if missing_ms > 0:
+                self._throttle(match, usage, missing_ms, now_ms)
+                return Offer(False, missing_ms)
         usage.rate.record(value, now_ms)
         delay_ms = bucket.spend(value, now_ms)
-        if delay_ms:
-            self._throttle(match, usage, delay_ms, now_ms)
+        if not delay_ms:
+            return FREE
+        self._throttle(match, usage, delay_ms, now_ms)
         return Offer(True, delay_ms)
 
     def most_at_once(self, user: str, client_id: str, now_ms: int) -> float | None:

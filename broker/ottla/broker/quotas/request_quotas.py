@@ -27,8 +27,7 @@ from ottla.model.settings.quotas import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from ottla.wire.apis import PRODUCE, WRITE_TXN_MARKERS
-from ottla.wire.codec_types import Message
+from ottla.wire.apis import FETCH, PRODUCE, WRITE_TXN_MARKERS
 
 EXEMPT = frozenset({WRITE_TXN_MARKERS})
 """What only brokers send each other; a follower's fetch is exempt too."""
@@ -58,27 +57,24 @@ NS_PER_PERCENT = 10_000_000
 class RequestCharge:
     """What one request is charged, and for how long its client is throttled for it."""
 
-    __slots__ = ("_client_id", "_quotas", "_slot", "_user", "throttle_ms", "used_ns")
+    __slots__ = ("_client_id", "_quotas", "_user", "throttle_ms", "used_ns")
 
-    def __init__(self, quotas: "RequestQuotas", slot: ResponseSlot, user: str, client_id: str):
+    def __init__(self, quotas: "RequestQuotas", user: str, client_id: str) -> None:
         self._quotas = quotas
-        self._slot = slot
         self._user = user
         self._client_id = client_id
         self.used_ns = 0
         """Time of the loop that it took besides its handler's first turn."""
         self.throttle_ms = 0
 
-    def on_arrived(self, frame_bytes: int) -> None:
+    def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
         """Charge a Produce for what it brings, be it refused later: it was read."""
         quotas = self._quotas
         now_ms = quotas.now_ms()
-        self._throttle(
-            quotas.produce.record(
-                self._user, self._client_id, FRAME_LENGTH_BYTES + frame_bytes, now_ms
-            ),
-            now_ms,
-        )
+        size = FRAME_LENGTH_BYTES + frame_bytes
+        delay_ms = quotas.produce.record(self._user, self._client_id, size, now_ms)
+        if delay_ms:
+            self._throttle(slot, delay_ms, now_ms)
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
         """Return the most bytes that a fetch may be given: more is throttled for certain."""
@@ -86,7 +82,7 @@ class RequestCharge:
         most = quotas.fetch.most_at_once(self._user, self._client_id, quotas.now_ms())
         return bytes_max if most is None else max(1, min(bytes_max, int(most)))
 
-    def may_give(self, byte_count: int) -> bool:
+    def may_give(self, byte_count: int, slot: ResponseSlot) -> bool:
         """Charge a fetch for its records; return whether it is to be given them.
 
         Else they are taken back from the charge, and the answer goes out without any.
@@ -94,33 +90,41 @@ class RequestCharge:
         quotas = self._quotas
         now_ms = quotas.now_ms()
         offer = quotas.fetch.offer(self._user, self._client_id, byte_count, now_ms)
-        self._throttle(offer.delay_ms, now_ms)
+        if offer.delay_ms:
+            self._throttle(slot, offer.delay_ms, now_ms)
         return offer.is_given
 
-    def on_answer(self, response: Message, slot: ResponseSlot) -> None:
-        """Charge the request's time, and have the answer tell for how long its client waits.
+    def may_give_all(self, byte_count: int) -> bool:
+        """Charge a fetch for records that its client has the credit for; else charge nothing."""
+        quotas = self._quotas
+        fetch = quotas.fetch
+        if not fetch.is_active:
+            return True
+        offer = fetch.offer(
+            self._user, self._client_id, byte_count, quotas.now_ms(), is_certain=True
+        )
+        return offer.is_given
+
+    def settle(self, slot: ResponseSlot) -> int:
+        """Charge the request's time; return for how many ms its client is throttled in all.
 
         Its time is its handler's, and that of its steps; not what it waited for others.
         """
-        if self._quotas.request.is_active:
-            handled_ns = slot.handled_ns or self._quotas.now_ns()
-            self._charge_time(handled_ns - slot.started_ns + self.used_ns)
-            self.used_ns = 0
-        if self.throttle_ms and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = max(response.throttle_time_ms, self.throttle_ms)
-
-    def _charge_time(self, worked_ns: int) -> None:
         quotas = self._quotas
-        now_ms = quotas.now_ms()
-        delay_ms = quotas.request.record(
-            self._user, self._client_id, worked_ns / NS_PER_PERCENT, now_ms
-        )
-        self._throttle(delay_ms, now_ms)
+        if quotas.request.is_active:
+            ended_ns = slot.handled_ns or quotas.loop_clock.now_ns()
+            percent = (ended_ns - slot.started_ns + self.used_ns) / NS_PER_PERCENT
+            self.used_ns = 0
+            now_ms = quotas.now_ms()
+            delay_ms = quotas.request.record(self._user, self._client_id, percent, now_ms)
+            if delay_ms:
+                self._throttle(slot, delay_ms, now_ms)
+        return self.throttle_ms
 
-    def _throttle(self, delay_ms: int, now_ms: int) -> None:
+    def _throttle(self, slot: ResponseSlot, delay_ms: int, now_ms: int) -> None:
         if delay_ms > self.throttle_ms:
             self.throttle_ms = delay_ms
-            self._slot.mute_until(now_ms + delay_ms)
+            slot.mute_until(now_ms + delay_ms)
 
 
 class RequestQuotas:
@@ -134,8 +138,8 @@ class RequestQuotas:
         custom_limits: Callable[[str], CustomLimits] | None = None,
     ) -> None:
         """`custom_limits` returns the limits of a quota where the operator's own code decides."""
-        self._clock = clock
-        self._loop_clock = loop_clock
+        self.now_ms = clock.monotonic_ms
+        self.loop_clock = loop_clock
         self._lines = LogLimiter()
         self.produce = ClientQuotas(shape, report=partial(self._log, PRODUCER_BYTE_RATE))
         self.fetch = ClientQuotas(shape, report=partial(self._log, CONSUMER_BYTE_RATE))
@@ -158,14 +162,6 @@ class RequestQuotas:
         self.is_active = False
         """Whether anyone is limited in anything."""
         self.set_quotas({})
-
-    def now_ms(self) -> int:
-        """Return the time on the monotonic clock."""
-        return self._clock.monotonic_ms()
-
-    def now_ns(self) -> int:
-        """Return the time on the loop's stopwatch."""
-        return self._loop_clock.now_ns()
 
     def set_quotas(
         self,
@@ -196,12 +192,17 @@ class RequestQuotas:
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
         """Begin to charge a request that has arrived."""
         header = context.header
-        if header.api_key in EXEMPT:
+        is_produce = header.api_key == PRODUCE
+        if is_produce:
+            is_counted = self.produce.is_active
+        else:
+            is_counted = header.api_key == FETCH and self.fetch.is_active
+        if not is_counted and (not self.request.is_active or header.api_key in EXEMPT):
             return
-        charge = RequestCharge(self, context.slot, context.peer.user, header.client_id or "")
-        context.slot.charge = charge
-        if header.api_key == PRODUCE and self.produce.is_active:
-            charge.on_arrived(frame_bytes)
+        slot = context.slot
+        slot.charge = charge = RequestCharge(self, context.peer.user, header.client_id or "")
+        if is_produce and is_counted:
+            charge.on_arrived(frame_bytes, slot)
 
     def _log(self, quota: str, throttle: Throttle) -> None:
         """Log that a client is throttled; clients choose their names, so lines are limited."""
