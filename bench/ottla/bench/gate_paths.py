@@ -27,7 +27,11 @@ from ottla.model.ids import Epoch, ProducerId
 from ottla.model.limits import MIB
 from ottla.model.quota_limits import CLIENT_ID, QuotaEntity
 from ottla.model.settings.authorizer import AuthorizerConfig
-from ottla.model.settings.quotas import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from ottla.model.settings.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from ottla.storage.log import Log
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import build_batch
@@ -55,6 +59,7 @@ from ottla.wire.messages.produce_request import (
 from ottla.wire.records import scan
 
 Path = Callable[[], object]
+Record = tuple[int, bytes | None, bytes | None]
 
 PRODUCE_VERSION = 12
 FETCH_VERSION = 17
@@ -93,9 +98,15 @@ def paths() -> dict[str, Path]:
         "produce 128 KiB": _request(large, _produce(build_batch(LARGE_BATCH)), PRODUCE_VERSION),
         "fetch small": _request(_filled(SMALL_BATCH), _fetch(), FETCH_VERSION),
         "fetch, 10k ACLs": _request(_guarded(_filled(SMALL_BATCH)), _fetch(), FETCH_VERSION),
+        "fetch, 1 limit": _request(_limited(1, SMALL_BATCH), _fetch(), FETCH_VERSION),
         "fetch 128 KiB": _request(_filled(LARGE_BATCH), _fetch(), FETCH_VERSION),
         "metadata": _request(
             small,
+            MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
+            METADATA_VERSION,
+        ),
+        "metadata, 1 limit": _request(
+            _limited(1),
             MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
             METADATA_VERSION,
         ),
@@ -165,10 +176,10 @@ def _idempotent(broker: MiniBroker) -> Path:
     return lambda: broker.exchange(next(frames))
 
 
-def _limited(count: int) -> MiniBroker:
+def _limited(count: int, records: Sequence[Record] = ()) -> MiniBroker:
     """Return a broker on which this count of clients, ours among them, has limits."""
-    broker = MiniBroker(frame_bytes_max=MIB)
-    limits = {PRODUCER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e9}
+    broker = _filled(records) if records else MiniBroker(frame_bytes_max=MIB)
+    limits = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e9}
     names = (BENCH_CLIENT_ID, *map(str, range(count - 1)))
     broker.core.quotas.set_quotas(
         {(QuotaEntity(CLIENT_ID, False, name),): limits for name in names}
@@ -207,7 +218,7 @@ def _fetch() -> FetchRequest:
     )
 
 
-def _filled(records: Sequence[tuple[int, bytes | None, bytes | None]]) -> MiniBroker:
+def _filled(records: Sequence[Record]) -> MiniBroker:
     broker = MiniBroker(frame_bytes_max=MIB)
     broker.exchange(frame_of(_produce(build_batch(records)), PRODUCE_VERSION))
     return broker
