@@ -70,7 +70,10 @@ async def test_a_reader_of_the_newest_records_reads_nothing_before_it_sends() ->
         assert found.slice is not None
 
 
-async def test_a_single_read_finds_what_other_reads_do_and_says_the_same_that_it_lacks() -> None:
+@pytest.mark.parametrize("whole_batches", (False, True))
+async def test_a_single_read_finds_what_other_reads_do_and_says_the_same_that_it_lacks(
+    whole_batches: bool,
+) -> None:
     disk = SimulatedDisk(SeededRng(1))
     bench = Workbench(disk, "/logs/orders-0")
     log = await bench.open(LogConfig(index_interval_bytes=300))
@@ -83,13 +86,21 @@ async def test_a_single_read_finds_what_other_reads_do_and_says_the_same_that_it
             lacked = None
             try:
                 usual = log.read(
-                    Offset(offset), bytes_max=6_000, end_offset=end_offset, at_least_one=True
+                    Offset(offset),
+                    bytes_max=6_000,
+                    end_offset=end_offset,
+                    at_least_one=True,
+                    whole_batches=whole_batches,
                 ).slice
             except NotCachedError as error:
                 lacked = (error.position, error.size)
             try:
                 single = log.read_single(
-                    Offset(offset), bytes_max=6_000, end_offset=end_offset, now_ms=0
+                    Offset(offset),
+                    bytes_max=6_000,
+                    end_offset=end_offset,
+                    now_ms=0,
+                    whole_batches=whole_batches,
                 )
             except NotCachedError as error:
                 assert lacked == (error.position, error.size)

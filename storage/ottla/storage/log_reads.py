@@ -139,7 +139,13 @@ class ReadableLog(LocalLog):
         return LogRead(None, offset, offset)
 
     def read_single(
-        self, offset: Offset, *, bytes_max: int, end_offset: Offset, now_ms: int
+        self,
+        offset: Offset,
+        *,
+        bytes_max: int,
+        end_offset: Offset,
+        now_ms: int,
+        whole_batches: bool = False,
     ) -> bytes | bytearray | FileSlice | None:
         """Return what `read` finds with `at_least_one`: the bytes where that is little, or a slice.
 
@@ -173,6 +179,8 @@ class ReadableLog(LocalLog):
         length = min(limit - position, max(bytes_max, first_bytes))
         if length <= 0:
             return None
+        if whole_batches:
+            length = _whole_length(segment, position, length, first_bytes, bytes_max)
         if length > SMALL_READ_BYTES_MAX:
             part = FileSlice(segment.file, position, length)
             if not segment.is_recent(offset):
@@ -323,8 +331,17 @@ class ReadableLog(LocalLog):
 
 def _without_cut_batch(segment: Segment, read: LogRead, part: FileSlice, bytes_max: int) -> LogRead:
     """Return what was read without a batch that `bytes_max` may have cut off."""
-    if part.length < bytes_max or part.length <= read.first_batch_bytes:
+    length = _whole_length(segment, part.position, part.length, read.first_batch_bytes, bytes_max)
+    if length == part.length:
         return read
-    start = segment.offset_index.batch_start_before(part.position + part.length)
-    length = max(start - part.position, read.first_batch_bytes)
     return read._replace(slice=FileSlice(part.file, part.position, length))
+
+
+def _whole_length(
+    segment: Segment, position: int, length: int, first_bytes: int, bytes_max: int
+) -> int:
+    """Return how much of a range is left without a batch that `bytes_max` may have cut off."""
+    if length < bytes_max or length <= first_bytes:
+        return length
+    start = segment.offset_index.batch_start_before(position + length)
+    return max(start - position, first_bytes)

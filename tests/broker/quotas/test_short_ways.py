@@ -277,9 +277,10 @@ def test_what_is_within_its_quota_goes_the_short_way(limits: Mapping[str, float]
     both.bring(produce())
     both.bring(produce(acks=1))
     both.bring(commit(3))
-    both.bring(fetch(0))
-    assert both.short.chunk_counts[-1] == 1
-    assert both.general.chunk_counts[-1] > 1
+    for bytes_max in (1, 300, MIB):
+        both.bring(fetch(0, bytes_max=bytes_max))
+        assert both.short.chunk_counts[-1] == 1
+        assert both.general.chunk_counts[-1] > 1
 
 
 BATCH_BYTES = len(build_batch([(WALL_MS, None, b"v" * 100)]))

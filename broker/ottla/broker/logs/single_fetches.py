@@ -183,8 +183,13 @@ class SingleFetches:
         if is_committed and log.has_aborted_lately:
             return None
         bytes_max = min(asked.partition_max_bytes, request.max_bytes, self._bytes_max)
+        charge = context.slot.charge
         data = log.read_single(
-            offset, bytes_max=bytes_max, end_offset=bound, now_ms=context.arrived_ms
+            offset,
+            bytes_max=bytes_max,
+            end_offset=bound,
+            now_ms=context.arrived_ms,
+            whole_batches=charge is not None,
         )
         if data is None:
             return None
@@ -192,14 +197,12 @@ class SingleFetches:
         if len(data) < bytes_min and request.max_wait_ms > 0:
             return None
         cold_reads = self._api.cold_reads
-        is_slice = isinstance(data, FileSlice)
-        if cold_reads.readers and not is_slice and log.newest_path in cold_reads.readers:
+        readers = cold_reads.readers
+        if readers and not isinstance(data, FileSlice) and log.newest_path in readers:
             return None
-        charge = context.slot.charge
-        # What was read up to a bound may end within a batch, which would be charged twice.
-        if charge is not None and not (len(data) < bytes_max and charge.may_give_all(len(data))):
+        if charge is not None and not charge.may_give_all(len(data)):
             return None
-        if cold_reads.readers and isinstance(data, FileSlice):
+        if readers and isinstance(data, FileSlice):
             cold_reads.note_read(partition, data)
         return data
 
