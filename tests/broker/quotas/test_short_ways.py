@@ -1,5 +1,6 @@
 """The short ways of requests charge as the general one does: the same answers, mutes, rates."""
 
+import gc
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -363,3 +364,18 @@ def test_a_change_of_a_quota_holds_for_the_next_fetch_of_a_connection() -> None:
     both.set_limits(ANY_USER, {"consumer_byte_rate": 1e12})
     both.bring(after_ms=throttle_of(throttled))
     assert both.bring(fetch(0)) == free
+
+
+def test_a_charged_request_leaves_nothing_to_the_collector() -> None:
+    """A charge that knew its request's slot, which knows it, was freed by a collection only."""
+    both = BothWays()
+    both.set_limits(OURS, NEVER_REACHED)
+    data = produce() + fetch(0) + commit(1) + metadata()
+    both.bring(data)
+    gc.collect()
+    gc.disable()
+    try:
+        both.bring(data)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
