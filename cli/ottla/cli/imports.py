@@ -4,6 +4,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ottla.model.garbage import collection_paused
+
 
 @contextmanager
 def importing() -> Iterator[None]:
@@ -11,13 +13,8 @@ def importing() -> Iterator[None]:
 
     A tenth of the CPU of a start.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with collection_paused():
         yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager

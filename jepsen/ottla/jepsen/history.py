@@ -9,14 +9,14 @@ A history file has one event a line: {"index", "time", "process", "type", "f", "
 is told by the workload (`workloads/`) and read by the checkers.
 """
 
-import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeAlias
+
+from ottla.model.garbage import collection_paused
 
 Json: TypeAlias = Any
 """What JSON can say: None, bool, int, float, str, and lists and string-keyed dicts of them."""
@@ -252,18 +252,6 @@ class Recorder:
         if self._sink is not None:
             self._sink(event)
         return event
-
-
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking over millions of records that all live on."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _paired(events: Iterable[Event]) -> list[Operation]:

@@ -11,6 +11,7 @@ acls.py      access control entries and their codes
 acl_hosts.py  from which hosts an access control entry holds
 authorizer.py  who decides what a principal may do
 background_driver.py  restarts a background task that met a bug
+garbage.py   the garbage collector, switched off for a while
 log_limiter.py  keeps strangers from filling the log
 explanations.py  the messages of one answer, bounded
 unexpected_errors.py  counts and logs what nobody foresaw, at an owner's edge

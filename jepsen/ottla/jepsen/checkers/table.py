@@ -13,7 +13,8 @@ from ottla.jepsen.checkers.producer_ids import check_producer_ids
 from ottla.jepsen.checkers.servers import check_servers
 from ottla.jepsen.checkers.transactions import check_transactions
 from ottla.jepsen.checkers.verdict import Checker, RunFacts, Verdict, combined
-from ottla.jepsen.history import History, collection_paused
+from ottla.jepsen.history import History
+from ottla.model.garbage import collection_paused
 
 __all__ = ["CHECKERS", "combined", "judge"]
 

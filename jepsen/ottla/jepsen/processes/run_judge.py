@@ -14,12 +14,13 @@ from typing import Any
 
 from ottla.jepsen.checkers.table import CHECKERS
 from ottla.jepsen.checkers.verdict import RunFacts, Validity, Verdict, combined
-from ottla.jepsen.history import EventKind, History, collection_paused
+from ottla.jepsen.history import EventKind, History
 from ottla.jepsen.processes.run_plan import RunPlan
 from ottla.jepsen.processes.run_verdict import RunCourse, judge_course
 from ottla.jepsen.processes.store import RESULTS_FILE, RunDirectory
 from ottla.jepsen.report.write import write_report
 from ottla.model.errors import ConfigError
+from ottla.model.garbage import collection_paused
 
 ERRORS_KEPT_MAX = 20
 ERROR_CHARACTERS_MAX = 160

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ottla.jepsen.history import History, Json, collection_paused
+from ottla.jepsen.history import History, Json
 from ottla.jepsen.report.faults import faults_of
 from ottla.jepsen.report.figures import can_draw, run_pictures
 from ottla.jepsen.report.linear import order_table
@@ -19,6 +19,7 @@ from ottla.jepsen.report.orders import by_answer, log_table
 from ottla.jepsen.report.run_files import RunFiles
 from ottla.jepsen.report.run_page import RunParts, run_page
 from ottla.jepsen.report.timeline import timeline
+from ottla.model.garbage import collection_paused
 
 KEYS_MAX = 16
 """Bad keys with a table of their log."""
