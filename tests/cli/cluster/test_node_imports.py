@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from ottla.cli.cluster.forked_nodes import OF_ROLE
+
 RARE = {
     "cramjam",
     "cryptography",
@@ -43,7 +45,6 @@ RARE = {
 }
 """What a plain node may use one day: it is imported with its first use."""
 
-
 SMALL_ONES = 60
 """Number of modules that every node may import for itself: each costs less than a line here."""
 
@@ -51,7 +52,7 @@ SMALL_ONES = 60
 def imported(script: str) -> set[str]:
     """Return the modules that are there after a script in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys, {script}; print('\\n'.join(sys.modules))"],
+        [sys.executable, "-c", f"import sys, {script}; print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
@@ -59,17 +60,23 @@ def imported(script: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("modules", "other"),
-    [
-        ("ottla.cli.cluster.broker, ottla.broker.opening_driver", "ottla.controller"),
-        ("ottla.cli.cluster.controller, ottla.controller.main_driver", "ottla.broker"),
-    ],
-    ids=["broker", "controller"],
-)
-def test_a_node_imports_only_what_every_node_needs(modules: str, other: str) -> None:
-    script = f"import sys, ottla.cli.main, {modules}; print('\\n'.join(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+@pytest.mark.parametrize(("role", "other"), [("broker", "controller"), ("controller", "broker")])
+def test_a_node_imports_only_what_every_node_needs(role: str, other: str) -> None:
+    found = imported(f"ottla.cli.main, {', '.join(OF_ROLE[role])}")
+    assert found & {*RARE, f"ottla.{other}"} == set()
+
+
+def test_what_every_node_imports_is_there_before_nodes_are_forked() -> None:
+    up = "ottla.cli.main, ottla.cli.cluster.up"
+    before = imported(f"{up}; ottla.cli.cluster.up.preload()")
+    controller, broker = (
+        imported(f"{up}, {', '.join(modules)}") - before for modules in OF_ROLE.values()
     )
-    assert set(done.stdout.split()) & {*RARE, other} == set()
+    assert len(controller & broker) < SMALL_ONES
+
+
+@pytest.mark.parametrize(("role", "other"), [("broker", "controller"), ("controller", "broker")])
+def test_several_nodes_of_a_role_have_its_modules_imported_once(role: str, other: str) -> None:
+    found = imported(f"ottla.cli.cluster.up; ottla.cli.cluster.up.preload({role!r})")
+    assert set(OF_ROLE[role]) <= found
+    assert found.isdisjoint(OF_ROLE[other])

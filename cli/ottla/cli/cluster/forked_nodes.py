@@ -8,7 +8,6 @@ A node is its own process with its own session, log, signals and restart, as one
 
 import os
 import sys
-from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -61,19 +60,23 @@ def spawn_node(role: str, properties: Path) -> StartedNode:
     return StartedNode(started.process, started.ready_reader)
 
 
-def preload(nodes: Mapping[str, int]) -> None:
-    """Import what several nodes have in common, given the number of nodes of each role."""
+def preload(role: str | None = None) -> None:
+    """Import what every node needs, and with a role what its nodes need."""
     quiet_grpc()
-    shared = [module for role, count in nodes.items() if count > 1 for module in OF_ROLE[role]]
     with importing_for_good():
-        for module in (*OF_ALL, *shared):
+        for module in (*OF_ALL, *(OF_ROLE[role] if role else ())):
             import_module(module)
 
 
-def fork_node(role: str, properties: Path) -> StartedNode:
-    """Fork a node from this process; start one by itself where this process has threads."""
+def fork_node(role: str, properties: Path, *, count: int = 1) -> StartedNode:
+    """Fork a node from this process; start one by itself where this process has threads.
+
+    With a `count` of nodes above 1, what nodes of the role need is imported once for all of them.
+    """
     if not may_fork():
         return spawn_node(role, properties)
+    if count > 1:
+        preload(role)
     reader, writer = os.pipe()
     try:
         process = fork_process(

@@ -20,7 +20,7 @@ from ottla.cli.cluster.cluster_file import (
     check_replication,
     make_plan,
 )
-from ottla.cli.cluster.forked_nodes import fork_node, preload
+from ottla.cli.cluster.forked_nodes import StartedNode, fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.common import DIRECTORY_DEFAULT, table
 from ottla.cli.imports import importing_for_good
@@ -92,11 +92,11 @@ def run(arguments: argparse.Namespace) -> int:
         check_replication(plan)
         plan.write_properties()
         finish_format = _format(plan)
-        preload({"controller": len(plan.controllers), "broker": len(plan.brokers)})  # meanwhile
+        preload()  # meanwhile
         code = finish_format()
         if code:
             return code
-        cluster = LocalCluster(plan, restarts=arguments.restart, start=fork_node)
+        cluster = LocalCluster(plan, restarts=arguments.restart, start=partial(_start, plan))
         if not arguments.detach:
             return _serve(cluster, plan, _say_report, "Ctrl-C stops it all.")
         code = run_detached(
@@ -109,6 +109,11 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         if is_ours:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _start(plan: ClusterPlan, role: str, properties: Path) -> StartedNode:
+    nodes = plan.controllers if role == "controller" else plan.brokers
+    return fork_node(role, properties, count=len(nodes))
 
 
 def _format(plan: ClusterPlan) -> Callable[[], int]:
