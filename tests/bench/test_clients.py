@@ -40,5 +40,6 @@ async def test_a_client_does_its_work_and_says_what_it_took(client: str) -> None
             ]
             ended = await trio.run_process(command, capture_stdout=True)
             told = json.loads(ended.stdout)
+            assert told["count"] == (500 if kind.startswith("produce") else 450)
             assert told["seconds"] > 0
             assert told["cpu_s"] > 0

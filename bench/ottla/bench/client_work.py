@@ -36,6 +36,9 @@ POLL_EVERY = 256
 CONSUME_AT_ONCE = 500
 PARTITION = 0
 TIMEOUT_MS = 1_000
+WARM_UP_RECORDS = 2_000
+"""How many of them a reader is given before it is measured, as a writer sends one: what a client
+makes once, with its first records, is no cost of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,16 @@ class ClientWork:
     count: int
     record_bytes: int
 
+    @property
+    def warm_up_count(self) -> int:
+        """How many records a reader is given before it is measured."""
+        return min(WARM_UP_RECORDS, self.count // 10)
+
+    @property
+    def measured_count(self) -> int:
+        """How many records a reader is measured with."""
+        return self.count - self.warm_up_count
+
 
 class Stopwatch:
     """Measures from when a client is ready to when its work is done."""
@@ -55,12 +68,18 @@ class Stopwatch:
         self._seconds = time.perf_counter()
         self._cpu_s = time.process_time()
 
-    def figures(self) -> dict[str, float]:
-        """Return seconds and CPU seconds since it was made."""
+    def figures(self, count: int) -> dict[str, float]:
+        """Return seconds and CPU seconds since it was made, and of how many records they are."""
         return {
+            "count": count,
             "seconds": time.perf_counter() - self._seconds,
             "cpu_s": time.process_time() - self._cpu_s,
         }
+
+
+def _next(left: int) -> int:
+    """Return how many records to ask for."""
+    return min(CONSUME_AT_ONCE, left)
 
 
 def ottla_produce(work: ClientWork) -> dict[str, float]:
@@ -75,7 +94,7 @@ def ottla_produce(work: ClientWork) -> dict[str, float]:
             for _ in range(work.count):
                 await producer.send(work.topic, payload)
             await producer.flush()
-            return watch.figures()
+            return watch.figures(work.count)
 
     return trio.run(write)
 
@@ -93,7 +112,7 @@ def ottla_produce_many(work: ClientWork) -> dict[str, float]:
                 count = min(CONSUME_AT_ONCE, work.count - done)
                 await producer.send_many(work.topic, [payload for _ in range(count)])
             await producer.flush()
-            return watch.figures()
+            return watch.figures(work.count)
 
     return trio.run(write)
 
@@ -101,10 +120,10 @@ def ottla_produce_many(work: ClientWork) -> dict[str, float]:
 def ottla_consume(work: ClientWork) -> dict[str, float]:
     """Read with our own client, lists of records."""
 
-    async def read(consumer: Consumer) -> None:
+    async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
-        while count < work.count:
-            for record in await consumer.poll(record_count_max=CONSUME_AT_ONCE):
+        while count < wanted:
+            for record in await consumer.poll(record_count_max=_next(wanted - count)):
                 assert record.value is not None
                 count += 1
 
@@ -114,10 +133,10 @@ def ottla_consume(work: ClientWork) -> dict[str, float]:
 def ottla_consume_batches(work: ClientWork) -> dict[str, float]:
     """Read with our own client, batches of which values alone are asked for."""
 
-    async def read(consumer: Consumer) -> None:
+    async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
-        while count < work.count:
-            for batch in await consumer.poll_batches(record_count_max=CONSUME_AT_ONCE):
+        while count < wanted:
+            for batch in await consumer.poll_batches(record_count_max=_next(wanted - count)):
                 for value in batch.values:
                     assert value is not None
                     count += 1
@@ -128,18 +147,20 @@ def ottla_consume_batches(work: ClientWork) -> dict[str, float]:
 def ottla_consume_singly(work: ClientWork) -> dict[str, float]:
     """Read with our own client, record by record."""
 
-    async def read(consumer: Consumer) -> None:
+    async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
         async for record in consumer:
             assert record.value is not None
             count += 1
-            if count >= work.count:
+            if count >= wanted:
                 return
 
     return _ottla_read(work, read)
 
 
-def _ottla_read(work: ClientWork, read: Callable[[Consumer], Awaitable[None]]) -> dict[str, float]:
+def _ottla_read(
+    work: ClientWork, read: Callable[[Consumer, int], Awaitable[None]]
+) -> dict[str, float]:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     library("numpy")
     import_module("ottla.client.fetch.array_columns")
@@ -147,10 +168,11 @@ def _ottla_read(work: ClientWork, read: Callable[[Consumer], Awaitable[None]]) -
     async def main() -> dict[str, float]:
         config = ConsumerConfig(auto_offset_reset="earliest")
         async with open_consumer(work.bootstrap, config) as consumer:
-            watch = Stopwatch()
             consumer.assign([TopicPartition(work.topic, PARTITION)])
-            await read(consumer)
-            return watch.figures()
+            await read(consumer, work.warm_up_count)
+            watch = Stopwatch()
+            await read(consumer, work.measured_count)
+            return watch.figures(work.measured_count)
 
     return trio.run(main)
 
@@ -181,16 +203,16 @@ def confluent_produce(work: ClientWork) -> dict[str, float]:
         if index % POLL_EVERY == 0:
             producer.poll(0)
     assert producer.flush(120) == 0
-    return watch.figures()
+    return watch.figures(work.count)
 
 
 def confluent_consume(work: ClientWork) -> dict[str, float]:
     """Read with librdkafka's client, lists of records."""
 
-    def read(consumer: Any) -> None:
+    def read(consumer: Any, wanted: int) -> None:
         count = 0
-        while count < work.count:
-            for message in consumer.consume(CONSUME_AT_ONCE, timeout=TIMEOUT_MS / 1_000):
+        while count < wanted:
+            for message in consumer.consume(_next(wanted - count), timeout=TIMEOUT_MS / 1_000):
                 assert message.value() is not None
                 count += 1
 
@@ -200,9 +222,9 @@ def confluent_consume(work: ClientWork) -> dict[str, float]:
 def confluent_consume_singly(work: ClientWork) -> dict[str, float]:
     """Read with librdkafka's client, record by record."""
 
-    def read(consumer: Any) -> None:
+    def read(consumer: Any, wanted: int) -> None:
         count = 0
-        while count < work.count:
+        while count < wanted:
             message = consumer.poll(TIMEOUT_MS / 1_000)
             if message is not None:
                 assert message.value() is not None
@@ -211,7 +233,7 @@ def confluent_consume_singly(work: ClientWork) -> dict[str, float]:
     return _confluent_read(work, read)
 
 
-def _confluent_read(work: ClientWork, read: Callable[[Any], None]) -> dict[str, float]:
+def _confluent_read(work: ClientWork, read: Callable[[Any, int], None]) -> dict[str, float]:
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(
         {
@@ -221,10 +243,11 @@ def _confluent_read(work: ClientWork, read: Callable[[Any], None]) -> dict[str, 
             "check.crcs": True,
         }
     )
-    watch = Stopwatch()
     consumer.assign([confluent.TopicPartition(work.topic, PARTITION, 0)])
-    read(consumer)
-    figures = watch.figures()
+    read(consumer, work.warm_up_count)
+    watch = Stopwatch()
+    read(consumer, work.measured_count)
+    figures = watch.figures(work.measured_count)
     consumer.close()
     return figures
 
@@ -246,7 +269,7 @@ def aiokafka_produce(work: ClientWork) -> dict[str, float]:
         for _ in range(work.count):
             await producer.send(work.topic, payload)
         await producer.flush()
-        figures = watch.figures()
+        figures = watch.figures(work.count)
         await producer.stop()
         return figures
 
@@ -262,13 +285,19 @@ def aiokafka_consume(work: ClientWork) -> dict[str, float]:
             bootstrap_servers=work.bootstrap, auto_offset_reset="earliest", check_crcs=True
         )
         await consumer.start()
-        watch = Stopwatch()
         consumer.assign([aiokafka.TopicPartition(work.topic, PARTITION)])
-        count = 0
-        while count < work.count:
-            found = await consumer.getmany(timeout_ms=TIMEOUT_MS, max_records=CONSUME_AT_ONCE)
-            count += sum(map(len, found.values()))
-        figures = watch.figures()
+
+        async def read(wanted: int) -> None:
+            count = 0
+            while count < wanted:
+                most = _next(wanted - count)
+                found = await consumer.getmany(timeout_ms=TIMEOUT_MS, max_records=most)
+                count += sum(map(len, found.values()))
+
+        await read(work.warm_up_count)
+        watch = Stopwatch()
+        await read(work.measured_count)
+        figures = watch.figures(work.measured_count)
         await consumer.stop()
         return figures
 

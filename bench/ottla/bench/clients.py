@@ -49,7 +49,6 @@ def run_clients(
                         continue
                     row = f"{kind} {record_bytes} B, {client}"
                     told = _run_one(client, kind, bootstrap, name, records, record_bytes)
-                    told["count"] = records
                     found[row].append(told)
                     done += 1
                     progress(done)
