@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -72,7 +72,11 @@ def create(cluster: SecureCluster, topic: str) -> None:
 def outcome_of_send(producer: Producer, topic: str) -> str:
     """Send one record; return the name of its error, or nothing."""
     told: list[KafkaError | None] = []
-    producer.produce(topic, b"x", on_delivery=lambda error, _: told.append(error))
+    try:
+        producer.produce(topic, b"x", on_delivery=lambda error, _: told.append(error))
+    except KafkaException as refused:
+        # It is refused where it stands if the metadata came with the refusal before.
+        return str(refused.args[0].name())
     assert producer.flush(COMMAND_S) == 0
     return "" if told[0] is None else told[0].name()
 

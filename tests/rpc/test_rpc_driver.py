@@ -351,7 +351,10 @@ async def test_a_call_whose_server_ends_is_told_apart_from_one_that_nobody_got()
             with pytest.raises(LostCallError) as lost:
                 await channel.call(ECHO, StringValue(), deadline_ms=60_000)
             server.wait()
-            with pytest.raises(RefusedError) as never_sent:
-                await channel.call(ECHO, StringValue(), deadline_ms=60_000)
-    assert lost.value.code is never_sent.value.code is ErrorCode.NETWORK_EXCEPTION
-    assert not isinstance(never_sent.value, LostCallError)
+            never_sent: RefusedError = lost.value
+            # gRPC may give the next call to the connection that has just ended: it is lost, too.
+            while isinstance(never_sent, LostCallError):
+                with pytest.raises(RefusedError) as refused:
+                    await channel.call(ECHO, StringValue(), deadline_ms=60_000)
+                never_sent = refused.value
+    assert lost.value.code is never_sent.code is ErrorCode.NETWORK_EXCEPTION
