@@ -46,9 +46,11 @@ def bench(tmp_path: Path) -> Iterator[Workbench]:
 
 
 @contextmanager
-def worker() -> Iterator[subprocess.Popen[bytes]]:
+def worker(stderr: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "ottla.storage.cleaner.worker_driver"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+    ) as process:
         try:
             yield process
         finally:
@@ -166,3 +168,16 @@ async def test_a_worker_ends_with_its_input_and_is_niced(bench: Workbench) -> No
         assert process.wait(WAIT_S) == 0
     # What it leaves, the broker sweeps away.
     assert leftovers(log)
+
+
+async def test_a_worker_ends_without_a_word_when_nobody_hears_its_reports(
+    bench: Workbench,
+) -> None:
+    """A broker that was killed: one of its pipes may be found closed before the other."""
+    _log, task = await log_to_clean(bench)
+    with worker(subprocess.PIPE) as process:
+        pipes(process)[1].close()
+        say(process, task_line(task))
+        assert process.wait(WAIT_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""

@@ -14,7 +14,7 @@ import time
 import traceback
 from contextlib import aclosing, suppress
 from queue import SimpleQueue
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import trio
 
@@ -50,6 +50,11 @@ class _StoppedError(Exception):
     """The broker wants the task to end."""
 
 
+def _end() -> NoReturn:
+    """End at once: there is no broker to answer, and its files may be another's by now."""
+    os._exit(0)
+
+
 class _Dialogue:
     """The lines to and from the broker."""
 
@@ -63,7 +68,7 @@ class _Dialogue:
     def _read_lines(self) -> None:
         while (line := self._source.readline(LINE_BYTES_MAX + 1)).endswith(b"\n"):
             self._lines.put(line)
-        os._exit(0)  # there is no broker to answer, and its files may be another's by now
+        _end()
 
     def next_line(self) -> bytes:
         """Wait for a line."""
@@ -71,8 +76,11 @@ class _Dialogue:
 
     def tell(self, report: Report) -> None:
         """Write a report."""
-        self._sink.write(report_line(report))
-        self._sink.flush()
+        try:
+            self._sink.write(report_line(report))
+            self._sink.flush()
+        except BrokenPipeError:
+            _end()
 
     def ask(self, report: Report) -> None:
         """Write a report and wait for its answer.  Raises _StoppedError if it is not to go on."""
