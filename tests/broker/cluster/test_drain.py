@@ -46,8 +46,8 @@ class PlayedController:
 
 
 @asynccontextmanager
-async def running(controller: PlayedController) -> AsyncIterator[LifecycleDriver]:
-    """A broker that is registered, unfenced, and heard of every two seconds."""
+async def recovering(controller: PlayedController) -> AsyncIterator[LifecycleDriver]:
+    """A broker that is registered, fenced, and heard of every two seconds."""
     lifecycle = Lifecycle()
     lifecycle.become(BrokerState.STARTING)
     lifecycle.on_registered(42)
@@ -56,9 +56,30 @@ async def running(controller: PlayedController) -> AsyncIterator[LifecycleDriver
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(driver.run)
-        await driver.wait_unfenced()
         yield driver
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def running(controller: PlayedController) -> AsyncIterator[LifecycleDriver]:
+    """One that is unfenced, too."""
+    async with recovering(controller) as driver:
+        await driver.wait_unfenced()
+        yield driver
+
+
+async def test_a_broker_that_is_stopped_while_it_recovers_leaves_and_serves_no_more(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with recovering(PlayedController()) as driver, trio.open_nursery() as nursery:
+        nursery.start_soon(driver.leave)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(60) as start:
+            await driver.wait_unfenced()  # its logs are recovered meanwhile
+
+        assert start.cancelled_caught
+        assert driver.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        assert driver.lifecycle.is_leave_granted
 
 
 def played(body: Callable[[PlayedController, LifecycleDriver], Awaitable[Any]]) -> Any:

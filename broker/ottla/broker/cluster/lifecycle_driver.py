@@ -136,7 +136,13 @@ class LifecycleDriver:
         }
 
     async def wait_unfenced(self) -> None:
-        """Ask to be unfenced, and return when the controller has agreed."""
+        """Ask to be unfenced, and return when the controller has agreed.
+
+        A broker that was told to stop while it recovered does not serve any more: it waits here
+        until its start is cancelled.
+        """
+        if self.lifecycle.is_leaving:
+            await trio.sleep_forever()
         self.lifecycle.become(BrokerState.RUNNING)
         self.beat_now()
         while self.lifecycle.is_fenced:
