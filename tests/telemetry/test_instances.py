@@ -213,10 +213,84 @@ def test_the_last_push_of_a_client_may_come_at_any_time_and_ends_it(desk: Desk) 
         assert refused.error is ErrorCode.INVALID_REQUEST
 
 
-def test_the_last_push_is_the_last_even_when_it_is_refused(desk: Desk) -> None:
+# Every way to refuse a push, by the state that it meets; a refused push ends no client.
+
+REFUSALS: dict[str, tuple[dict[str, int], ErrorCode]] = {
+    "an unknown subscription": ({"subscription_id": 1}, UNKNOWN),
+    "an unknown codec": ({"codec": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    "too many bytes": ({"payload_bytes": BYTES_MAX + 1}, ErrorCode.TELEMETRY_TOO_LARGE),
+    "nothing wrong": ({}, NONE),
+}
+
+STATES = ("unknown", "subscribed", "pushed", "refused", "ended")
+
+
+def desk_in(state: str) -> tuple[Desk, UUID]:
+    """Return a desk, and the id of a client that is in this state there."""
+    desk = Desk()
+    if state == "unknown":
+        return desk, UUID(int=500)
     client = desk.joined()
-    assert desk.push(client, subscription_id=1, is_terminating=True).error is UNKNOWN
+    if state == "pushed":
+        desk.push(client)
+    elif state == "refused":
+        desk.push(client, codec=5)
+    elif state == "ended":
+        desk.push(client, is_terminating=True)
+    return desk, client
+
+
+def expected_of(state: str, name: str, *, is_terminating: bool) -> ErrorCode:
+    """Return Kafka's answer: the first of its checks that fails."""
+    if state == "ended":
+        return ErrorCode.INVALID_REQUEST
+    if state in ("pushed", "refused") and not is_terminating:
+        return THROTTLED
+    if state == "unknown" and name == "nothing wrong":
+        return UNKNOWN  # it cannot know the number of a subscription that it never asked for
+    return REFUSALS[name][1] if state != "unknown" else UNKNOWN
+
+
+@pytest.mark.parametrize("is_terminating", [False, True])
+@pytest.mark.parametrize("name", REFUSALS)
+@pytest.mark.parametrize("state", STATES)
+def test_a_push_ends_its_client_only_if_it_is_the_last_and_accepted(
+    state: str, name: str, is_terminating: bool
+) -> None:
+    desk, client = desk_in(state)
+    faults, _ = REFUSALS[name]
+    if state == "unknown":
+        faults = {"subscription_id": 1} | faults
+    error = desk.push(client, is_terminating=is_terminating, **faults).error  # type: ignore[arg-type]
+    assert error is expected_of(state, name, is_terminating=is_terminating)
+    is_ended = state == "ended" or (is_terminating and error is NONE)
+    known = desk.instances.get(client)
+    assert known is not None
+    assert known.is_terminating is is_ended
+    # The client corrects itself.
+    desk.now_ms += INTERVAL_MS
+    assert desk.get(client).error is NONE
+    for last in (False, True):
+        answer = desk.push(client, is_terminating=last).error
+        assert answer is (ErrorCode.INVALID_REQUEST if is_ended else NONE)
     assert desk.push(client).error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_last_push_that_found_no_room_may_be_sent_again(desk: Desk) -> None:
+    client = desk.joined()
+    accepted = desk.push(client, is_terminating=True).instance
+    assert accepted is not None
+    assert desk.push(client, is_terminating=True).error is ErrorCode.INVALID_REQUEST
+    desk.instances.on_ingested(accepted, THROTTLED)
+    assert desk.push(client, is_terminating=True).error is NONE
+
+
+def test_a_last_push_that_cannot_be_read_is_the_last(desk: Desk) -> None:
+    client = desk.joined()
+    accepted = desk.push(client, is_terminating=True).instance
+    assert accepted is not None
+    desk.instances.on_ingested(accepted, ErrorCode.INVALID_RECORD)
+    assert desk.push(client, is_terminating=True).error is ErrorCode.INVALID_REQUEST
 
 
 def test_a_change_of_subscriptions_brings_no_ended_client_back(desk: Desk) -> None:

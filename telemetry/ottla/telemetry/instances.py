@@ -3,8 +3,10 @@
 A client instance is known by its id from its first request until its connection closes, it is
 silent for too long, or the bound on their number pushes out the one that was silent longest.
 Every request is judged here; what is pushed is never looked at.  Invariants: BoundedInstances,
-LastIsLast (after a terminating push nothing is accepted of that instance), RefusedInOrder (the
-first of Kafka's checks that fails gives the error).
+LastIsLast (after an accepted terminating push nothing is accepted of that instance),
+RefusedInOrder (the first of Kafka's checks that fails gives the error), RefusedEndsNothing (a
+refused push does not end its instance; in Kafka 4.4 it does, until the next push is refused for
+it).
 """
 
 import heapq
@@ -221,8 +223,7 @@ class ClientInstances:
             instance.last_error = ErrorCode.INVALID_REQUEST
             return PushVerdict(ErrorCode.INVALID_REQUEST, 0, instance)
         early_ms = instance.gate.try_push(now_ms)
-        # What a client has to say last is taken at any time.
-        instance.is_terminating = is_terminating
+        # A terminating push is accepted at any time.
         if early_ms and not is_terminating:
             return PushVerdict(self._throttle(instance), early_ms, instance)
         error = ErrorCode.NONE
@@ -234,6 +235,7 @@ class ClientInstances:
         elif payload_bytes > self._payload_bytes_max:
             error = ErrorCode.TELEMETRY_TOO_LARGE
         else:
+            instance.is_terminating = is_terminating
             instance.last_push_ms = now_ms
             instance.push_count += 1
             instance.push_bytes += payload_bytes
@@ -242,11 +244,17 @@ class ClientInstances:
         return PushVerdict(error, 0, instance)
 
     def on_ingested(self, instance: ClientInstance, error: ErrorCode) -> None:
-        """Note what became of an accepted push once it was unpacked."""
+        """Note the outcome of an accepted push, once it was unpacked or found no room.
+
+        A terminating push that found no room may be sent again; one that cannot be read may not:
+        it passed the gate, and unpacking it again would cost the same again.
+        """
         if error is ErrorCode.NONE:
             instance.export_count += 1
             self.counts.exported += 1
             return
+        if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            instance.is_terminating = False
         instance.last_error = error
         instance.error_count += 1
         self.counts.failed += 1
