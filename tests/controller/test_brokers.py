@@ -17,6 +17,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, NodeId, Offset
 from ottla.model.settings.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
 from ottla.proto import controller_pb2 as pb
+from ottla.proto import metadata_pb2
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -118,6 +119,14 @@ def test_a_fenced_incarnation_that_still_heartbeats_keeps_its_id() -> None:
     assert refusal(cluster, second).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
+def endpoint(
+    *, name: str = "PLAINTEXT", host: str = "h", port: int = 9_092, security_protocol: int = 0
+) -> metadata_pb2.Endpoint:
+    return metadata_pb2.Endpoint(
+        name=name, host=host, port=port, security_protocol=security_protocol
+    )
+
+
 def altered(**changes: object) -> pb.RegisterRequest:
     request = registration(2)
     for name, value in changes.items():
@@ -134,6 +143,29 @@ def altered(**changes: object) -> pb.RegisterRequest:
     [
         (altered(cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (altered(listeners=[]), ErrorCode.INVALID_REGISTRATION),
+        *(
+            (altered(listeners=[endpoint(host=host)]), ErrorCode.INVALID_REGISTRATION)
+            for host in (
+                "",
+                "a..b",
+                ".",
+                "a" * 64,
+                "a b",
+                "a\0b",
+                "a.b\n",
+                "b." * 127,
+                "\u0130" * 30,
+            )
+        ),
+        *(
+            (altered(listeners=[endpoint(port=port)]), ErrorCode.INVALID_REGISTRATION)
+            for port in (0, 65_536, (1 << 32) - 1)
+        ),
+        (altered(listeners=[endpoint(security_protocol=4)]), ErrorCode.INVALID_REGISTRATION),
+        (altered(listeners=[endpoint(name="n" * 40_000)]), ErrorCode.INVALID_REGISTRATION),
+        (altered(listeners=[endpoint(), endpoint(port=9_093)]), ErrorCode.INVALID_REGISTRATION),
+        (altered(rack="r" * 40_000), ErrorCode.INVALID_REGISTRATION),
+        (altered(host="h" * 40_000), ErrorCode.INVALID_REGISTRATION),
         (altered(log_dirs=[]), ErrorCode.INVALID_REGISTRATION),
         (altered(log_dirs=[directory_id(2).bytes] * 2), ErrorCode.INVALID_REGISTRATION),
         (altered(log_dirs=[UUID(int=99).bytes]), ErrorCode.INVALID_REGISTRATION),

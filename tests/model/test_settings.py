@@ -232,7 +232,7 @@ def test_group_settings_that_contradict_each_other_stop_the_start(
 def test_addresses_are_read_with_ipv6_and_refused_when_halved() -> None:
     assert parse_address("[::1]:9092") == ("::1", 9092)
     assert parse_address(":9092") == ("", 9092)
-    for bad in ("host", "host:", "::1:9092", "host:70000", "host:-1"):
+    for bad in ("host", "host:", "::1:9092", "host:70000", "host:-1", "a..b:1", "\udc80:1"):
         with pytest.raises(ValueError, match=r".*"):
             parse_address(bad)
     with pytest.raises(ValueError, match=r".*"):
@@ -251,7 +251,15 @@ def test_collectors_are_named_by_how_they_are_spoken_to() -> None:
         "https://[::1]:8/base",
         "http://h:1",
     ]
-    for bad in ("h:4317", "tcp://h", "grpc://h/path", "http://", "http://h:x", "http://u@h"):
+    for bad in (
+        "h:4317",
+        "tcp://h",
+        "grpc://h/path",
+        "http://",
+        "http://h:x",
+        "http://u@h",
+        "http://a..b",
+    ):
         with pytest.raises(ValueError, match=r".*"):
             parse_otlp_endpoints(bad)
     with pytest.raises(ConfigError, match="grpc://host:4317"):

@@ -29,13 +29,21 @@ from ottla.metadata.records import (
 )
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, NodeId, Offset
+from ottla.model.limits import INT16_MAX
 from ottla.model.settings.authorizer import AUTHORIZER_CLASS
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.endpoints import PORT_MAX, is_host
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import QuorumIdentity
 
 REGISTRATION_LIST_MAX = 1_000
 """Listeners, features or directories of one broker: no machine has so many disks."""
+
+SECURITY_PROTOCOL_MAX = 3
+"""Kafka's number of SASL_SSL, the last one."""
+
+NAME_CHARS_SHOWN = 80
+"""Part of a listener's name that an error message contains."""
 
 
 class BrokerControlState(Enum):
@@ -302,6 +310,7 @@ def _check_registration(
         _invalid(f"Node id {wanted.id} is a controller's; give this broker another node.id")
     if not wanted.endpoints:
         _invalid("No listeners specified in request")
+    _check_endpoints(wanted)
     if not wanted.log_dirs:
         _invalid("No directories specified in request")
     if not set(wanted.cordoned_log_dirs) <= set(wanted.log_dirs):
@@ -325,6 +334,23 @@ def _check_registration(
                 f"of {name}. The broker wants a version between {found.lowest} and "
                 f"{found.highest}, inclusive.",
             )
+
+
+def _check_endpoints(wanted: BrokerRegistration) -> None:
+    """Refuse addresses that no client could read or look up: every Metadata would name them."""
+    names = [endpoint.name for endpoint in wanted.endpoints]
+    if len(set(names)) != len(names):
+        _invalid("Duplicate listener name in request")
+    for name, host, port, protocol in wanted.endpoints:
+        if not is_host(host):
+            _invalid(f"Listener {name[:NAME_CHARS_SHOWN]} advertises no valid host name or address")
+        if not 0 < port <= PORT_MAX:
+            _invalid(f"Listener {name[:NAME_CHARS_SHOWN]} advertises no port, but {port}")
+        if not 0 <= protocol <= SECURITY_PROTOCOL_MAX:
+            _invalid(f"Listener {name[:NAME_CHARS_SHOWN]} has no security protocol, but {protocol}")
+    texts = (*names, wanted.rack or "", wanted.host or "")
+    if max(len(text.encode()) for text in texts) > INT16_MAX:
+        _invalid(f"A listener's name, rack or host of more than {INT16_MAX} bytes")
 
 
 def _invalid(message: str) -> None:

@@ -8,6 +8,8 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.client.network.blocking_connection import BlockingConnection
+from ottla.client.network.connection import ConnectionLostError, connect
 from ottla.client.network.transport import TcpStream
 
 
@@ -116,3 +118,23 @@ async def test_a_number_that_is_anothers_by_now_is_not_read(
         finally:
             for one in (reader, writer, number):
                 os.close(one)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 9_092, 65_536, 1 << 40])
+@pytest.mark.parametrize(
+    "host",
+    ["", ".", "a..b", ".a", "a" * 64, "a b", "a\0b", "a\n", "\udc80", "\u0130" * 30, "x" * 70_000],
+)
+async def test_no_host_or_port_of_a_broker_raises_anything_but_a_connection_error(
+    host: str, port: int
+) -> None:
+    with pytest.raises(ConnectionLostError, match="cannot connect to"):
+        await connect(host, port, client_id="test", timeout_s=5)
+    with pytest.raises(OSError, match=r"host name|no port"):
+        BlockingConnection(host, port, client_id="test", timeout_s=5)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65_536, 1 << 40])
+async def test_no_port_of_a_known_host_raises_anything_but_a_connection_error(port: int) -> None:
+    with pytest.raises(ConnectionLostError, match=f"there is no port {port}"):
+        await connect("127.0.0.1", port, client_id="test", timeout_s=5)

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ottla.cli.terminal import draw, is_watched, wipe
+from ottla.client.network.address_check import check_address
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.pipeline.run.session import SessionOptions
 from ottla.pipeline.run.watching import in_a_thread
@@ -95,6 +96,7 @@ def _check_master(master: str) -> None:
         if not host:
             raise ConfigError("--master", f"is {master!r}; it must be spark://host:port")
         try:
+            check_address(host, port)
             socket.create_connection((host, port), MASTER_ANSWER_TIMEOUT_S).close()
         except OSError as error:
             troubles.append(f"{host}:{port}: {error.strerror or error}")

@@ -9,6 +9,7 @@ import socket
 from types import TracebackType
 from typing import TypeVar
 
+from ottla.client.network.address_check import check_address
 from ottla.client.network.spoken_versions import (
     VERSIONS_ASKED,
     SpokenVersions,
@@ -40,6 +41,7 @@ class BlockingConnection:
         self._client_id = client_id
         self._correlation_id = 0
         self._versions = SpokenVersions()
+        check_address(host, port)
         self._socket = socket.create_connection((host, port), timeout_s)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 
 import trio
 
+from ottla.client.network.address_check import check_address
 from ottla.model.seams import Transport
 
 CLOSED = "this socket was already closed"
@@ -77,7 +78,12 @@ class TcpTransport:
     """The kernel's network; satisfies the seam `Transport`."""
 
     async def connect(self, host: str, port: int) -> TcpStream:
-        """Connect to whichever address of the host answers first."""
+        """Connect to the address of the host that answers first.
+
+        Raises OSError if there is none, also for a host or port that cannot be one: a broker's
+        Metadata may name any.
+        """
+        check_address(host, port)
         return TcpStream(
             await trio.open_tcp_stream(host, port, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S)
         )

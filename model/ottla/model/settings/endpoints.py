@@ -7,6 +7,10 @@ from typing import NamedTuple
 from ottla.model.ids import NodeId
 
 PORT_MAX = 65_535
+HOST_CHARS_MAX = 253
+"""Longest name of RFC 1035, without the final dot's byte.  IP addresses are shorter."""
+PRINTABLE = (0x21, 0x7E)
+"""First and last byte that a host name may have: neither spaces nor control characters."""
 LISTENER_PREFIX = "listener.name."
 """What begins the key of a setting of one listener."""
 SASL_SSL = "SASL_SSL"
@@ -42,14 +46,36 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def is_host(host: str) -> bool:
+    """Return whether a host has the form of a name or an IP address.
+
+    A resolver of Python raises UnicodeError, and no OSError, for a name with an empty label, with
+    one of more than 63 bytes, or that is no text.  Bounded in the length of `host`.
+    """
+    if not 0 < len(host) <= HOST_CHARS_MAX:
+        return False
+    try:
+        encoded = host.encode("idna")
+    except UnicodeError:
+        return False
+    return len(encoded) <= HOST_CHARS_MAX and all(
+        PRINTABLE[0] <= c <= PRINTABLE[1] for c in encoded
+    )
+
+
 def parse_address(text: str) -> tuple[str, int]:
-    """Read `host:port` or `[v6]:port`; raise ValueError where it is neither."""
+    """Read `host:port` or `[v6]:port`, where the host may be empty.
+
+    Raises ValueError if it is neither, or the host has not the form of one.
+    """
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > PORT_MAX:
         raise ValueError(text)
     if host.startswith("[") and host.endswith("]"):
-        return host[1:-1], int(port)
-    if ":" in host:
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(text)
+    if host and not is_host(host):
         raise ValueError(text)
     return host, int(port)
 

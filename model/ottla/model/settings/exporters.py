@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from ottla.model.errors import ConfigError
 from ottla.model.limits import MIB
 from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.settings.endpoints import is_host
 from ottla.model.settings.tls import KEYSTORE_LOCATION, TRUSTSTORE_LOCATION, TlsConfig
 from ottla.model.values import frozen
 
@@ -64,19 +65,17 @@ def parse_headers(text: str) -> tuple[tuple[str, str], ...]:
 
 def _endpoint(text: str) -> OtlpEndpoint:
     parts = urlsplit(text)
-    path = parts.path.rstrip("/")
+    host, path = parts.hostname or "", parts.path.rstrip("/")
     if (
         parts.scheme not in DEFAULT_PORTS
-        or not parts.hostname
+        or not is_host(host)
         or parts.query
         or parts.fragment
         or parts.username is not None
         or (path and parts.scheme in ("grpc", "grpcs"))
     ):
         raise ValueError(text)
-    return OtlpEndpoint(
-        parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS[parts.scheme], path
-    )
+    return OtlpEndpoint(parts.scheme, host, parts.port or DEFAULT_PORTS[parts.scheme], path)
 
 
 @frozen(kw_only=True)
