@@ -261,7 +261,7 @@ def test_a_push_ends_its_client_only_if_it_is_the_last_and_accepted(
     faults, _ = REFUSALS[name]
     if state == "unknown":
         faults = {"subscription_id": 1} | faults
-    error = desk.push(client, is_terminating=is_terminating, **faults).error  # type: ignore[arg-type]
+    error = desk.push(client, is_terminating=is_terminating, **faults).error
     assert error is expected_of(state, name, is_terminating=is_terminating)
     is_ended = state == "ended" or (is_terminating and error is NONE)
     known = desk.instances.get(client)
