@@ -223,6 +223,38 @@ async def test_where_it_begins_and_what_wrote_nothing_move_too(
         assert numbers(served(logs)) == list(range(33, BATCHES))
 
 
+async def test_a_copy_keeps_no_segments_that_retention_deleted_from_its_source(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk = await formatted_disk()
+    async with recovered(disk) as logs:
+        log = await filled(logs)
+        copied_bytes, told = [], trio.Event()
+
+        async def take(size: int) -> None:
+            """Hold the throttle once most is copied, until retention has run."""
+            (move,) = logs.moves.into(two(logs))
+            if move.copy is None or move.copy.end_offset < BATCHES - 12 or told.is_set():
+                return
+            copied_bytes.append(move.copy.size_bytes)
+            await log.delete_records_before(Offset(BATCHES - 15))
+            told.set()
+
+        async def tell(partition: TopicPartition, directory_id: UUID) -> None:
+            (move,) = logs.moves.into(two(logs))
+            assert move.copy is not None
+            copied_bytes.append(move.copy.size_bytes)
+
+        logs.moves.take, logs.moves.tell = take, tell
+        logs.moves.start(A0, two(logs))
+        await moved(logs)
+
+        assert served(logs).log_start_offset == BATCHES - 15
+        assert numbers(served(logs)) == list(range(BATCHES - 15, BATCHES))
+        before, after = copied_bytes
+        assert after < before
+
+
 async def test_the_cluster_is_told_before_the_partition_changes_over(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

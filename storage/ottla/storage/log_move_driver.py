@@ -238,8 +238,20 @@ class LogMove:
                     await copy.truncate_fully_and_start_at(self.source.log_start_offset)
             elif copy.end_offset < self.source.log_start_offset:
                 await copy.truncate_fully_and_start_at(self.source.log_start_offset)
+            elif copy.log_start_offset < min(self.source.log_start_offset, copy.end_offset):
+                await self._follow_log_start(copy)
             else:
                 return
+
+    async def _follow_log_start(self, copy: Log) -> None:
+        """Delete from the copy the segments that retention or a client deleted from the source.
+
+        Kafka's retention visits future logs by itself.  A copy that follows its source keeps the
+        same records with one decision, made by the source.
+        """
+        copy.update_high_watermark(min(copy.end_offset, self.source.high_watermark))
+        log_start_offset = min(self.source.log_start_offset, copy.end_offset)
+        await copy.delete_records_before(min(log_start_offset, copy.high_watermark))
 
     async def _take_name(self, copy: Log) -> Log:
         """Close the copy, durably, and open it again under the partition's name."""
