@@ -235,4 +235,6 @@ def test_a_file_says_when_it_was_last_written(tmp_path: Path) -> None:
     assert file.modified_ms == 1_700_000_000_123
     file.pwrite(0, [b"x"])
     assert file.modified_ms > 1_700_000_000_123
+    file.set_modified_ms(1_700_000_000_456)
+    assert file.modified_ms == 1_700_000_000_456
     file.close()

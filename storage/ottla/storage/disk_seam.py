@@ -104,6 +104,13 @@ class DiskFile(Protocol):
         """
         ...
 
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Set when the file was last written, in wall time; the next fsync makes that durable.
+
+        The next write or cut sets it again.
+        """
+        ...
+
     def fileno(self) -> int:
         """Return the descriptor for sendfile; the world's files raise OSError (they have none).
 

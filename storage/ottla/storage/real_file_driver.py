@@ -183,6 +183,12 @@ class RealFile:
         if before.st_size == size:
             os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))
 
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Set when the file was last written, in wall time."""
+        fd = self._descriptor()
+        self.dirt = NEW_DIRT
+        os.utime(fd, ns=(os.fstat(fd).st_atime_ns, modified_ms * 1_000_000))
+
     def fileno(self) -> int:
         """Return the descriptor, -1 once the file is closed."""
         return self._fd if self._fd >= 0 or self._is_unusable else self._open_on_loop()

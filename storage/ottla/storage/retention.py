@@ -20,8 +20,8 @@ def deletable_count(
 
     A segment goes when the log start has passed it, when its newest record (without timestamps, the
     last write of its file) is older than `retention.ms`, or when the rest alone fills
-    `retention.bytes`.  One whose records compaction took has no timestamp and a young file: it goes
-    with the next one.
+    `retention.bytes`.  One whose records compaction took has no timestamp, and a file that is as
+    old as its source: it goes with the next one.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0

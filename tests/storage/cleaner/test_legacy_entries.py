@@ -1,5 +1,6 @@
 """Logs that an old broker wrote are cleaned in their own formats, v0 and v1."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -225,6 +226,24 @@ async def test_an_old_tombstone_goes_once_its_segment_was_clean_for_long_enough(
 
     assert ((4, b"c", None) in records_of(log)) is is_kept
     assert (3, b"a", b"3") in records_of(log)
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+async def test_a_cleaned_old_segment_is_as_old_as_its_source(
+    bench: Workbench, magic: int, codec: Codec
+) -> None:
+    log = await old_log(bench, magic, codec)
+    written_ms = 1_500_000_000_123
+    for segment in log.segments[:-1]:
+        os.utime(segment.file.path, ns=(0, written_ms * 1_000_000))
+
+    _, groups = await clean_log(RealDisk(), log, task_of(log, now_ms=NOW_MS))
+
+    assert groups
+    for is_killed in (False, True):
+        assert log.segments[0].file.modified_ms == written_ms
+        log = await (bench.kill_and_open if is_killed else bench.close_and_open)(log)
+    assert log.segments[0].file.modified_ms == written_ms
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)

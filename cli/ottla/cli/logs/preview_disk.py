@@ -150,6 +150,9 @@ class _File:
         """Do what `set_size` does: nothing is flushed here."""
         self._node.set_size(size)
 
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Change nothing: the preview's files are gone with it."""
+
     def fileno(self) -> int:
         """Raise OSError: there is no descriptor."""
         raise OSError(errno.EBADF, "a preview has no descriptors", self.path)

@@ -170,6 +170,11 @@ class SimulatedFile:
         if is_other and self._disk.wall_ms is not None:
             self.inode.modified_ms = self._disk.wall_ms()
 
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Set when the file was last written."""
+        self.check_usable()
+        self.inode.modified_ms = modified_ms
+
     def fileno(self) -> int:
         """Raise OSError: there is no descriptor in the world."""
         raise OSError(errno.ENOTSUP, "the world's files have no descriptor", self._path)

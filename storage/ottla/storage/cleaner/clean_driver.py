@@ -174,7 +174,7 @@ class _Cleaning:
                 await self._clean_segment(segment, cleaned, is_last=segment is group[-1])
             if not cleaned.is_begun:
                 return None
-            return await cleaned.finish([one.base_offset for one in group], group[-1].end_offset)
+            return await cleaned.finish(group)
         except BaseException:
             await cleaned.remove()
             raise

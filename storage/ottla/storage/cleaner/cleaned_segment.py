@@ -12,7 +12,7 @@ from contextlib import suppress
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import INT32_MAX, MIB
 from ottla.storage.cleaner.batch_filter import FilteredBlock, KeptBatch
-from ottla.storage.cleaner.cleaning_task import CleanedGroup, CleaningTask
+from ottla.storage.cleaner.cleaning_task import CleanableSegment, CleanedGroup, CleaningTask
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.storage.files import (
     CLEANED,
@@ -112,17 +112,23 @@ class CleanedSegment:
         self._written_back_bytes = self.size_bytes
         await self._disk.write_back(self._log)
 
-    async def finish(self, sources: Sequence[int], end_offset: int) -> CleanedGroup:
-        """Make all files durable."""
+    async def finish(self, sources: Sequence[CleanableSegment]) -> CleanedGroup:
+        """Make all files durable.
+
+        The log keeps the modification time of its last source, as in Kafka: tombstones of the
+        formats v0 and v1 have no other time from which `delete.retention.ms` counts, and would be
+        young again after each cleaning.
+        """
         assert self._log is not None
+        self._log.set_modified_ms(sources[-1].modified_ms)
         await self._disk.fsync(self._log)
         self._log.close()
         await self._write_indexes()
         await self._disk.fsync_directory(self._directory)
         return CleanedGroup(
             base_offset=self._base_offset,
-            sources=tuple(sources),
-            end_offset=end_offset,
+            sources=tuple(source.base_offset for source in sources),
+            end_offset=sources[-1].end_offset,
             size_bytes=self.size_bytes,
             first_timestamp_ms=self._first_timestamp_ms,
             max_timestamp_ms=self._max_timestamp_ms,
