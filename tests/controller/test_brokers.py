@@ -14,7 +14,7 @@ from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import RecoveryState
 from ottla.metadata.records import feature_level_record
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_NODE, NodeId, Offset
+from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
 from ottla.model.settings.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
@@ -23,6 +23,7 @@ from ottla.wire.messages.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
@@ -331,6 +332,95 @@ def test_a_broker_that_led_much_is_fenced_by_several_decisions() -> None:
     assert led_by_one == [2, 0, 0]
     assert fenced == [(), (), (ONE,)]
     assert cluster.image.brokers[ONE].is_fenced
+
+
+def partition_of(cluster: Rehearsal, topic: str) -> TopicIdPartition:
+    found = cluster.image.topic(topic)
+    assert found is not None
+    return TopicIdPartition(found.id, 0)
+
+
+def stop_cleanly(cluster: Rehearsal, *ids: int) -> dict[int, int]:
+    epochs = {}
+    for broker in ids:
+        epochs[broker] = cluster.image.brokers[NodeId(broker)].epoch
+        cluster.kill(broker)
+    return epochs
+
+
+@pytest.mark.parametrize("has_elr", [True, False])
+def test_a_replica_that_lost_its_log_is_not_elected_and_a_whole_one_is(has_elr: bool) -> None:
+    """All stop, the last one's disk loses the log, and it is the first to come back."""
+    cluster = Rehearsal(min_insync_replicas=2)
+    if not has_elr:
+        off = feature_level_record(ELIGIBLE_LEADER_REPLICAS_VERSION, 0)
+        cluster.take(decided(cluster.image, (off,), None))
+    cluster.start(1, 2, 3)
+    create(cluster, "a", 1, 2, 3)
+    epochs = stop_cleanly(cluster, 3) | stop_cleanly(cluster, 1, 2)
+
+    lost = partition_of(cluster, "a")
+    cluster.register(1, incarnation=2, previous_epoch=epochs[1], lost=[lost])
+    cluster.heartbeat(1)
+    assert cluster.state("a").leader == NO_NODE
+    assert 1 not in (*cluster.state("a").isr, *cluster.state("a").elr)
+    cluster.register(2, incarnation=2, previous_epoch=epochs[2])
+    cluster.heartbeat(2)
+
+    state = cluster.state("a")
+    assert (state.leader, state.isr, state.recovery_state) == (TWO, (TWO,), RecoveryState.RECOVERED)
+
+
+def test_a_partition_whose_only_replica_lost_its_log_waits_for_the_operator() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    create(cluster, "a", 1)
+    epochs = stop_cleanly(cluster, 1)
+
+    cluster.register(1, incarnation=2, previous_epoch=epochs[1], lost=[partition_of(cluster, "a")])
+    cluster.heartbeat(1)
+    assert (cluster.state("a").leader, cluster.state("a").isr) == (NO_NODE, ())
+
+    topic = TopicPartitions(topic="a", partitions=[0])
+    cluster.forward(ElectLeadersRequest(election_type=1, topic_partitions=[topic], timeout_ms=1))
+    state = cluster.state("a")
+    assert (state.leader, state.isr, state.recovery_state) == (
+        ONE,
+        (ONE,),
+        RecoveryState.RECOVERING,
+    )
+
+
+def test_more_lost_replicas_are_named_in_further_registrations_of_the_incarnation() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    create(cluster, "a", 1)
+    create(cluster, "b", 1)
+    epochs = stop_cleanly(cluster, 1)
+    lost = [partition_of(cluster, "a"), partition_of(cluster, "b")]
+
+    epoch = cluster.register(1, incarnation=2, previous_epoch=epochs[1], lost=lost[:1])
+    again = cluster.register(1, incarnation=2, previous_epoch=epochs[1], lost=lost[1:])
+    cluster.heartbeat(1)
+
+    assert epoch == again
+    assert [cluster.state(name).leader for name in ("a", "b")] == [NO_NODE, NO_NODE]
+
+
+def test_lost_replicas_that_are_not_there_change_nothing_and_too_many_are_refused() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 2)
+    before = cluster.state("a")
+    unknown = TopicIdPartition(UUID(int=77), 0)
+
+    cluster.register(1, lost=[partition_of(cluster, "a"), unknown, unknown])
+    assert cluster.state("a") == before
+
+    request = registration(3)
+    many = list(range(brokers.LOST_REPLICAS_MAX + 1))
+    request.lost_replicas.add(topic_id=UUID(int=77).bytes, partitions=many)
+    assert refusal(cluster, request).code is ErrorCode.INVALID_REGISTRATION
 
 
 def test_a_broker_that_stopped_cleanly_stays_eligible() -> None:

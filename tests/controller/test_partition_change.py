@@ -51,10 +51,17 @@ def after(
     isr: tuple[NodeId, ...] | None = None,
     *,
     uncleanly_stopped: Collection[NodeId] = (),
+    lost: Collection[NodeId] = (),
     election: Election = Election.IF_NEEDED,
 ) -> PartitionState:
     record = change_partition(
-        PARTITION, state, rules, isr=isr, uncleanly_stopped=uncleanly_stopped, election=election
+        PARTITION,
+        state,
+        rules,
+        isr=isr,
+        uncleanly_stopped=uncleanly_stopped,
+        lost=lost,
+        election=election,
     )
     return state if record is None else topics_fold.merge(state, record.partition_change)
 
@@ -194,6 +201,36 @@ def test_what_changes_nothing_makes_no_record() -> None:
     assert change_partition(PARTITION, partition(), rules(*ALL), isr=ALL) is None
 
 
+def test_a_lost_replica_is_neither_eligible_nor_the_last_known_leader() -> None:
+    down = partition(isr=(), elr=(ONE, TWO), last_known_elr=(ONE,), leader=NO_NODE)
+
+    state = after(down, rules(), (), lost=(ONE,))
+    assert (state.isr, state.elr, state.last_known_elr) == ((), (TWO,), ())
+    assert after(state, rules(ONE)) == state
+    assert after(state, rules(ONE, TWO)).leader == TWO
+
+    state = after(state, rules(), (), lost=(TWO,))
+    assert (state.isr, state.elr, state.last_known_elr) == ((), (), ())
+    assert after(state, rules(*ALL)) == state
+    assert after(state, rules(TWO), election=Election.UNCLEAN).leader == TWO
+
+
+def test_a_leader_that_lost_its_records_leaves_no_name() -> None:
+    state = after(partition(isr=(ONE,)), rules(TWO, THREE), (), lost=(ONE,))
+
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (NO_NODE, (), (), ())
+
+
+def test_without_elr_a_lost_replica_leaves_an_empty_isr() -> None:
+    down = after(partition(isr=(ONE,)), rules(elr=False), ())
+
+    state = after(down, rules(elr=False), (), lost=(ONE,))
+
+    assert (state.leader, state.isr) == (NO_NODE, ())
+    assert after(state, rules(*ALL, elr=False)) == state
+    assert after(state, rules(ONE, elr=False), election=Election.UNCLEAN).isr == (ONE,)
+
+
 Step = tuple[str, NodeId]
 STEPS = st.lists(
     st.tuples(st.sampled_from(["die", "crash", "come", "join"]), st.sampled_from(ALL)),
@@ -237,6 +274,43 @@ def test_no_clean_election_loses_what_was_acknowledged(min_isr: int, steps: Iter
         assert set(state.elr) <= holders
         assert state.leader == NO_NODE or state.leader in holders
         assert len(state.isr) < min_isr or not state.elr
+
+
+LOSSES = st.lists(
+    st.tuples(st.sampled_from(["die", "crash", "come", "lose", "join"]), st.sampled_from(ALL)),
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("elr", [True, False])
+@given(steps=LOSSES, min_isr=st.sampled_from([1, 2, 3]))
+def test_no_replica_leads_between_its_loss_and_its_return_to_the_isr(
+    elr: bool, min_isr: int, steps: Iterable[Step]
+) -> None:
+    """Not even as the last known leader, whose election is not called clean."""
+    state = partition()
+    alive = set(ALL)
+    lossy: set[NodeId] = set()
+    for what, broker in steps:
+        if what in ("die", "crash") and broker in alive:
+            alive.discard(broker)
+            left = tuple(one for one in state.isr if one != broker)
+            stopped = (broker,) if what == "crash" else ()
+            state = after(
+                state, rules(*alive, min_isr=min_isr, elr=elr), left, uncleanly_stopped=stopped
+            )
+        elif what == "lose" and broker not in alive:
+            lossy.add(broker)
+            left = tuple(one for one in state.isr if one != broker)
+            state = after(state, rules(*alive, min_isr=min_isr, elr=elr), left, lost=(broker,))
+        elif what == "come" and broker not in alive:
+            alive.add(broker)
+            state = after(state, rules(*alive, min_isr=min_isr, elr=elr))
+        elif what == "join" and broker in alive and state.leader != NO_NODE:
+            joined = tuple(dict.fromkeys((*state.isr, broker)))
+            state = after(state, rules(*alive, min_isr=min_isr, elr=elr), joined)
+            lossy.discard(broker)
+        assert lossy.isdisjoint({state.leader, *state.isr, *state.elr, *state.last_known_elr})
 
 
 @given(steps=STEPS, unclean=st.booleans(), elr=st.booleans())

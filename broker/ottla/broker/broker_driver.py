@@ -33,7 +33,11 @@ from ottla.broker.cluster.lifecycle import Lifecycle
 from ottla.broker.cluster.lifecycle_driver import LifecycleDriver
 from ottla.broker.cluster.metadata_cache import ImageWatch
 from ottla.broker.cluster.own_requests import OwnRequests
-from ottla.broker.cluster.registration import advertised_endpoints, registration_request
+from ottla.broker.cluster.registration import (
+    advertised_endpoints,
+    name_lost_replicas,
+    registration_request,
+)
 from ottla.broker.cluster.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.doors import Doors
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
@@ -53,6 +57,7 @@ from ottla.broker.network.side_by_side_driver import side_by_side
 from ottla.broker.quotas.idle_driver import IdleUsages
 from ottla.broker.quotas.move_throttle_driver import MoveThrottle
 from ottla.broker.quotas.quota_publisher import QuotaPublisher
+from ottla.broker.readiness_driver import Readiness
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_driver import IsrDriver
 from ottla.broker.replicas.isr_keeper import IsrKeeper
@@ -63,11 +68,9 @@ from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.producer_id_stock_driver import ProducerIdStock
 from ottla.broker.transactions.transaction_driver import TransactionCoordinator
-from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataImage
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
+from ottla.model.ids import Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.connections import ConnectionBounds
@@ -89,26 +92,6 @@ PLACED_POLL_S = 0.1
 MACHINE_ID_FILE = Path("/etc/machine-id")
 
 logger = logging.getLogger("ottla.broker")
-
-
-class Readiness:
-    """The last publisher: tells when the image that everybody follows has us as unfenced."""
-
-    def __init__(self, node_id: NodeId) -> None:
-        self._node_id = node_id
-        self.is_introduced = trio.Event()
-        self.is_active = trio.Event()
-
-    @property
-    def name(self) -> str:
-        """How faults call this publisher."""
-        return "readiness"
-
-    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Look for this broker in the image."""
-        self.is_introduced.set()
-        if image.is_active(self._node_id):
-            self.is_active.set()
 
 
 class Broker:
@@ -389,17 +372,25 @@ class Broker:
                 "within initial.broker.registration.timeout.ms; are they running?",
             )
         self.core.authenticators.follow(self.member)
-        broker_epoch = await self.lifecycle.register(self._registration())
-        nursery.start_soon(self.lifecycle.run)
-        nursery.start_soon(keep_running, "attendance", self.lifecycle.attendance.run, self.errors)
-        # Not before our own registration is in the image: what it says of us holds from there.
-        await self.member.wait_applied(Offset(broker_epoch + 1))
+        self.lifecycle.lifecycle.on_caught_up()
         image = self.member.image
+        # Before the registration: a replica that lost records may not be elected from there on.
+        # What has changed since this image is made up for by the first one that is published.
         await self.logs.recover(
             lambda partition: self._replicas.log_config_of(image, partition),
             lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
             lambda partition: self._replicas.directory_id_of(image, partition),
         )
+        broker_epoch = await self.lifecycle.register(
+            name_lost_replicas(
+                self._registration(),
+                (),
+            )
+        )
+        nursery.start_soon(self.lifecycle.run)
+        nursery.start_soon(keep_running, "attendance", self.lifecycle.attendance.run, self.errors)
+        # Publishers follow from our registration on: what the image says of us holds from there.
+        await self.member.wait_applied(Offset(broker_epoch + 1))
         readiness = Readiness(self.config.node_id)
         for publisher in (
             self._replicas,

@@ -16,7 +16,7 @@ from itertools import islice
 from uuid import UUID
 
 from ottla.controller.decision import APPEND_RECORDS_MAX, Decision, Draft, decided, request_uuid
-from ottla.controller.elections import broker_comes, brokers_leave
+from ottla.controller.elections import broker_comes, brokers_leave, replicas_lost
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings_in_force import is_elr_enabled
 from ottla.metadata.directories import is_reserved
@@ -28,7 +28,7 @@ from ottla.metadata.records import (
     unregister_broker_record,
 )
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_OFFSET, NodeId, Offset
+from ottla.model.ids import NO_OFFSET, NodeId, Offset, TopicIdPartition
 from ottla.model.limits import INT16_MAX
 from ottla.model.settings.authorizer import AUTHORIZER_CLASS
 from ottla.model.settings.controller import ControllerConfig
@@ -44,6 +44,10 @@ SECURITY_PROTOCOL_MAX = 3
 
 NAME_CHARS_SHOWN = 80
 """Part of a listener's name that an error message contains."""
+
+LOST_REPLICAS_MAX = 10_000
+"""Lost replicas of one registration, each of which may change a partition in its batch.  A broker
+that lost more names the rest in further registrations of the same incarnation."""
 
 
 class BrokerControlState(Enum):
@@ -69,7 +73,8 @@ def register(
 
     `next_offset` is where the first record of this decision will lie.  A broker that does not name
     the epoch it had last stopped uncleanly: it may have lost what it wrote, so it is in sync and
-    eligible nowhere any more (KIP-966); without ELR it leaves as if it were fenced.
+    eligible nowhere any more (KIP-966); without ELR it leaves as if it were fenced.  Replicas that
+    it names as lost count nowhere from the batch on that registers it, however it stopped.
     """
     known = image.brokers.get(NodeId(request.broker_id))
     wanted = _read(request)
@@ -77,7 +82,8 @@ def register(
     if known is not None:
         _check_principal(known, request)
     _check_registration(image, request, wanted, identity)
-    records: list[Record] = []
+    lost = _read_lost_replicas(request)
+    draft = Draft(image)
     if known is not None and known.incarnation_id == wanted.incarnation_id:
         wanted = replace(
             wanted,
@@ -91,11 +97,13 @@ def register(
                 _refuse_second_incarnation(known)
             was_clean = request.previous_broker_epoch == known.epoch
             is_unclean = is_elr_enabled(image) and not was_clean
-            records.extend(brokers_leave(image, config, (known.id,), is_unclean=is_unclean))
-        wanted = replace(wanted, epoch=next_offset + len(records))
-    records.append(register_broker_record(wanted))
+            draft.add(brokers_leave(image, config, (known.id,), is_unclean=is_unclean))
+    draft.add(replicas_lost(draft.image, config, wanted.id, lost))
+    if wanted.epoch == NO_OFFSET:
+        wanted = replace(wanted, epoch=Offset(next_offset + len(draft.records)))
+    draft.add([register_broker_record(wanted)])
     sessions.touch(wanted.id, wanted.epoch, NO_OFFSET, now_ms)
-    return decided(image, records, pb.RegisterResponse(broker_epoch=wanted.epoch))
+    return draft.decision(pb.RegisterResponse(broker_epoch=wanted.epoch))
 
 
 def heartbeat(
@@ -288,6 +296,16 @@ def _read(request: pb.RegisterRequest) -> BrokerRegistration:
         cordoned_log_dirs=tuple(map(request_uuid, request.cordoned_log_dirs)),
         principal=request.principal,
     )
+
+
+def _read_lost_replicas(request: pb.RegisterRequest) -> list[TopicIdPartition]:
+    if sum(len(topic.partitions) for topic in request.lost_replicas) > LOST_REPLICAS_MAX:
+        _invalid(f"More than {LOST_REPLICAS_MAX} lost replicas in one request")
+    found: dict[TopicIdPartition, None] = {}
+    for topic in request.lost_replicas:
+        topic_id = request_uuid(topic.topic_id)
+        found.update((TopicIdPartition(topic_id, index), None) for index in topic.partitions)
+    return list(found)
 
 
 def _check_registration(

@@ -4,7 +4,7 @@ One event, one batch: everything a broker led moves in the same records that fen
 `partitions_by_broker` makes the cost follow what failed, not what exists.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from ottla.controller.decision import Decision, decided
@@ -112,6 +112,35 @@ def brokers_leave(
             rules.of(image.topics[partition.topic_id], state),
             isr=tuple(one for one in state.isr if one not in gone),
             uncleanly_stopped=uncleanly_stopped,
+        )
+        if record is not None:
+            yield record
+
+
+def replicas_lost(
+    image: MetadataImage,
+    config: ControllerConfig,
+    broker: NodeId,
+    lost: Iterable[TopicIdPartition],
+) -> Iterator[Record]:
+    """Yield the changes after which replicas of a broker are filled again before they count.
+
+    Their logs hold less than they did: they leave ISR and ELR, and are not the last known leader.
+    A replica that the broker does not have, or that counts nowhere, changes nothing.
+    """
+    rules = TopicRules(image, config, leaving=(broker,))
+    for partition in lost:
+        state = image.partition(partition)
+        if state is None or broker not in state.replicas:
+            continue
+        if broker not in (*state.isr, *state.elr, *state.last_known_elr):
+            continue
+        record = change_partition(
+            partition,
+            state,
+            rules.of(image.topics[partition.topic_id], state),
+            isr=tuple(one for one in state.isr if one != broker),
+            lost=(broker,),
         )
         if record is not None:
             yield record

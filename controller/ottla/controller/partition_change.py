@@ -114,21 +114,23 @@ def change_partition(
     *,
     isr: tuple[NodeId, ...] | None = None,
     uncleanly_stopped: Collection[NodeId] = (),
+    lost: Collection[NodeId] = (),
     recovery_state: RecoveryState | None = None,
     election: Election = Election.IF_NEEDED,
     assignment: Assignment | None = None,
 ) -> Record | None:
     """Return the record that takes the partition to a new ISR and elects if needed.
 
-    None where nothing changes.  `uncleanly_stopped` are brokers that may have lost what they had;
-    `assignment` is who shall hold the partition, where that changes too.
+    None where nothing changes.  `uncleanly_stopped` are brokers that may have lost what they had,
+    `lost` are replicas that are known to have lost records; `assignment` is who shall hold the
+    partition, where that changes too.
     """
     old, target_isr = state, state.isr if isr is None else isr
     target = Assignment.of(state) if assignment is None else assignment
     target = target.completed(target_isr, rules.can_lead) or target
     state = replace(state, replicas=target.replicas, directories=target.directories)
     target_isr = tuple(one for one in target_isr if one in state.replicas)
-    elr = _eligible(state, rules, target_isr, uncleanly_stopped)
+    elr = _eligible(state, rules, target_isr, {*uncleanly_stopped, *lost})
     leader, is_unclean = elect(state, rules, election, isr=target_isr, elr=elr)
     target_recovery = state.recovery_state if recovery_state is None else recovery_state
     if leader not in (state.leader, NO_NODE):
@@ -140,11 +142,13 @@ def change_partition(
                 elr = ()
     if not target_isr and not rules.is_elr_enabled:
         # Without ELR the last members stay in the ISR: they alone are known to hold everything.
-        target_isr = tuple(one for one in state.isr if one in state.replicas) or state.replicas[:1]
+        # A replica that lost records is not: then the partition waits with an empty ISR.
+        kept = tuple(one for one in state.isr if one in state.replicas) or state.replicas[:1]
+        target_isr = tuple(one for one in kept if one not in lost) if state.isr else ()
     elif state.leader == NO_NODE and leader in target_isr:
         # And when one of them comes back and leads, it waits for none that is still away.
         target_isr = tuple(one for one in target_isr if rules.can_lead(one))
-    last_known = _last_known(state, rules, target_isr, leader)
+    last_known = _last_known(state, rules, target_isr, leader, lost)
     return _record(
         partition,
         old,
@@ -206,18 +210,26 @@ def _is_enough(state: PartitionState, rules: Rules, isr: tuple[NodeId, ...]) -> 
 
 
 def _last_known(
-    state: PartitionState, rules: Rules, isr: tuple[NodeId, ...], leader: NodeId
+    state: PartitionState,
+    rules: Rules,
+    isr: tuple[NodeId, ...],
+    leader: NodeId,
+    lost: Collection[NodeId],
 ) -> tuple[NodeId, ...]:
-    """Return the leader that was lost last, kept only while nobody leads."""
+    """Return the leader that was lost last, kept only while nobody leads.
+
+    It is elected alone, and whatever it lacks is cut from the others: not if it `lost` records.
+    """
     if not rules.is_elr_enabled or leader != NO_NODE:
         return ()
-    known = tuple(one for one in state.last_known_elr if one in state.replicas)
+    kept = [one for one in state.replicas if one not in lost]
+    known = tuple(one for one in state.last_known_elr if one in kept)
     if isr or known:
         return known
     if state.leader in state.replicas:
-        return (state.leader,)
+        return (state.leader,) if state.leader in kept else ()
     # Nobody led while ELRs were not kept yet; the ISR that is lost now held all there was.
-    return tuple(one for one in state.isr if one in state.replicas)[:1]
+    return tuple(one for one in state.isr if one in kept)[:1]
 
 
 CHANGEABLE = (

@@ -3,6 +3,7 @@
 For tests and experiments: the whole of a cluster's metadata in one object, its time moved by hand.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from ottla.metadata import features, fold
 from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.image import EMPTY, MetadataImage, PartitionState
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.rates import WindowShape
 from ottla.model.settings.controller import ControllerConfig
 from ottla.proto import controller_pb2 as pb
@@ -99,6 +100,7 @@ class Rehearsal:
         host: str | None = None,
         directories: int = 1,
         principal: str = "",
+        lost: Iterable[TopicIdPartition] = (),
     ) -> int:
         """Register a broker and return its epoch."""
         request = registration(
@@ -110,6 +112,8 @@ class Rehearsal:
             directories=directories,
         )
         request.principal = principal
+        for topic_id, partition in lost:
+            request.lost_replicas.add(topic_id=topic_id.bytes, partitions=[partition])
         return self.take(
             brokers.register(
                 self.image,

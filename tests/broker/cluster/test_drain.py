@@ -50,6 +50,7 @@ async def recovering(controller: PlayedController) -> AsyncIterator[LifecycleDri
     """A broker that is registered, fenced, and heard of every two seconds."""
     lifecycle = Lifecycle()
     lifecycle.become(BrokerState.STARTING)
+    lifecycle.on_caught_up()
     lifecycle.on_registered(42)
     driver = LifecycleDriver(
         lifecycle, CONFIG, cast(ControllerClient, controller), metadata_offset=lambda: Offset(50)

@@ -12,6 +12,7 @@ BROKER = 1
 def registered() -> Lifecycle:
     lifecycle = Lifecycle()
     lifecycle.become(BrokerState.STARTING)
+    lifecycle.on_caught_up()
     lifecycle.on_registered(42)
     return lifecycle
 

@@ -1,10 +1,11 @@
 """A broker's life as the controller sees it: register, serve, ask to leave.
 
 Pure: it says what to tell the controller next and judges its answers; `lifecycle_driver` does the
-telling.  A broker registers fenced.  It asks to be unfenced once its logs are recovered and its
-first image is applied, and serves when the answer says so.  Asked to stop, it first lets the
-controller move its leaderships away (Kafka's controlled shutdown).  Asked to drain, it does the
-same and stays: fenced, still following, until that is undone or it stops.
+telling.  A broker registers fenced, once its logs are recovered: it names the replicas whose logs
+hold less than they did, and none of these may lead from its registration on.  It asks to be
+unfenced once its first image is applied, and serves when the answer says so.  Asked to stop, it
+first lets the controller move its leaderships away (Kafka's controlled shutdown).  Asked to drain,
+it does the same and stays: fenced, still following, until that is undone or it stops.
 
 Invariant OneIncarnation: an answer that names another registration of our id ends this process.
 """
@@ -24,7 +25,7 @@ class BrokerState(IntEnum):
     STARTING = 1
     """Catching up with the metadata log."""
     RECOVERY = 2
-    """Registered; the logs are being recovered."""
+    """Caught up; the logs are being recovered, and then the broker registers."""
     RUNNING = 3
     PENDING_CONTROLLED_SHUTDOWN = 6
     """The controller moves our leaderships away."""
@@ -68,7 +69,7 @@ LEAVABLE = (
     BrokerState.DRAINING,
     BrokerState.DRAINED,
 )
-"""From these, all registered, a stop says goodbye: the next incarnation need not wait for our
+"""From these, once registered, a stop says goodbye: the next incarnation need not wait for our
 session to end."""
 
 FATAL_TO_REGISTRATION = {
@@ -118,6 +119,11 @@ class Lifecycle:
         """Whether the controller is to move our leaderships away."""
         return self.state in (BrokerState.DRAINING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
 
+    @property
+    def may_leave(self) -> bool:
+        """Whether the controller is asked before a stop."""
+        return self.state in LEAVABLE and self.broker_epoch >= 0
+
     # ---- drain
 
     def drain(self) -> None:
@@ -143,12 +149,15 @@ class Lifecycle:
 
     # ---- registration
 
+    def on_caught_up(self) -> None:
+        """Begin to recover the logs, by the image that this broker has by now."""
+        self.become(BrokerState.RECOVERY)
+
     def on_registered(self, broker_epoch: int) -> None:
         """Take the epoch that this incarnation has from now on."""
-        assert self.state is BrokerState.STARTING
+        assert self.state is BrokerState.RECOVERY
         assert broker_epoch >= 0
         self.broker_epoch = broker_epoch
-        self.become(BrokerState.RECOVERY)
 
     def judge_registration(self, error: RefusedError, *, broker_id: int, is_late: bool) -> str:
         """Return what to tell whoever watches while we try again; raise when that is of no use."""

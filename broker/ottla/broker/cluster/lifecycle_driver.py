@@ -6,13 +6,13 @@ wish to stop or to drain), and every `broker.heartbeat.interval.ms` otherwise.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import trio
 
 from ottla.broker.cluster.attendance_driver import AttendanceDriver
-from ottla.broker.cluster.lifecycle import LEAVABLE, BrokerState, Lifecycle
+from ottla.broker.cluster.lifecycle import BrokerState, Lifecycle
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.seams import Clock
@@ -72,10 +72,20 @@ class LifecycleDriver:
         self._beats = 0
         self._delays_ms: deque[float] = deque(maxlen=DELAYS_KEPT)
 
-    async def register(self, request: pb.RegisterRequest) -> int:
-        """Register; return the broker epoch.  RefusedError when it cannot be done in time."""
+    async def register(self, requests: Sequence[pb.RegisterRequest]) -> int:
+        """Register; return the broker epoch.  RefusedError when it cannot be done in time.
+
+        All requests are of one incarnation: those after the first name more lost replicas.  The
+        controller unfences nothing between them, for heartbeats begin after the last.
+        """
         config = self._config
         ends_at = trio.current_time() + config.initial_registration_timeout_ms / 1000
+        epochs = [await self._register(request, ends_at) for request in requests]
+        self.lifecycle.on_registered(epochs[-1])
+        return self.lifecycle.broker_epoch
+
+    async def _register(self, request: pb.RegisterRequest, ends_at: float) -> int:
+        config = self._config
         said = ""
         while True:
             try:
@@ -93,8 +103,7 @@ class LifecycleDriver:
                     said = text
                 await trio.sleep(REGISTRATION_RETRY_MS / 1000)
                 continue
-            self.lifecycle.on_registered(answer.broker_epoch)
-            return self.lifecycle.broker_epoch
+            return answer.broker_epoch
 
     async def run(self) -> None:
         """Send heartbeats until cancelled; RefusedError when this incarnation must end."""
@@ -150,7 +159,7 @@ class LifecycleDriver:
 
     async def leave(self) -> None:
         """Let the controller move our leaderships; return when we may stop, or waited enough."""
-        if self.lifecycle.state not in LEAVABLE:
+        if not self.lifecycle.may_leave:
             return
         self.lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
         self.beat_now()

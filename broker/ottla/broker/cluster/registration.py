@@ -1,9 +1,11 @@
 """What a broker says of itself when it registers.  Pure."""
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby, islice
 from uuid import UUID
 
 from ottla.metadata.features import SUPPORTED
+from ottla.model.ids import TopicIdPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ListenAddress
 from ottla.proto import controller_pb2 as pb
@@ -11,6 +13,9 @@ from ottla.proto import metadata_pb2
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's numbers."""
+
+LOST_REPLICAS_MAX = 10_000
+"""Lost replicas named in one request; the controller refuses more."""
 
 
 def registration_request(
@@ -53,6 +58,23 @@ def registration_request(
         cordoned_log_dirs=[directory_id.bytes for directory_id in cordoned_ids],
         has_authorizer=config.authorizer.is_on,
     )
+
+
+def name_lost_replicas(
+    request: pb.RegisterRequest, lost: Iterable[TopicIdPartition]
+) -> list[pb.RegisterRequest]:
+    """Return the registrations of one incarnation that together name the lost replicas."""
+    waiting = iter(sorted(set(lost)))
+    requests = []
+    while some := list(islice(waiting, LOST_REPLICAS_MAX)):
+        part = pb.RegisterRequest()
+        part.CopyFrom(request)
+        for topic_id, group in groupby(some, key=lambda one: one.topic_id):
+            part.lost_replicas.add(
+                topic_id=topic_id.bytes, partitions=[one.partition for one in group]
+            )
+        requests.append(part)
+    return requests or [request]
 
 
 def advertised_endpoints(
