@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from ottla.controller.rehearsal import Rehearsal
+from ottla.controller.settings_in_force import topic_setting
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.resources import AlterOperation
+from ottla.model.settings.topic import BROKER_TO_TOPIC, TOPIC_DEFINITIONS
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -122,9 +125,25 @@ def test_a_list_grows_from_its_default_and_shrinks(cluster: Rehearsal) -> None:
             "Error due to duplicate config keys: retention.ms",
         ),
         (
-            resource(TOPIC, "a", ("no.such.key", DELETE, None)),
+            resource(TOPIC, "a", ("no.such.key", SET, "1")),
             ErrorCode.INVALID_CONFIG,
             "Unknown topic config name: no.such.key",
+        ),
+        (
+            resource(TOPIC, "", ("retention.ms", SET, "5")),
+            ErrorCode.INVALID_REQUEST,
+            "Default topic resources are not allowed.",
+        ),
+        (
+            resource(TOPIC, "a b", ("retention.ms", SET, "5")),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: 'a b' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'",
+        ),
+        (
+            resource(TOPIC, "a", ("remote.storage.enable", SET, "true")),
+            ErrorCode.INVALID_CONFIG,
+            "remote.storage.enable: is 'true'; it must be false: there is no remote storage",
         ),
         (
             resource(BROKER, "", ("listener.name.x.ssl.keystore.location", SET, "/x")),
@@ -157,8 +176,8 @@ def test_a_list_grows_from_its_default_and_shrinks(cluster: Rehearsal) -> None:
         ),
         (
             resource(BROKER, "7", ("log.retention.ms", SET, "5")),
-            ErrorCode.BROKER_ID_NOT_REGISTERED,
-            "No broker with id 7 found.",
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected broker id 7, which no broker has registered",
         ),
         (
             resource(BROKER, "one", ("log.retention.ms", SET, "5")),
@@ -227,6 +246,44 @@ def test_of_a_broker_anything_may_be_taken_back(cluster: Rehearsal) -> None:
 
     assert alter(cluster, cleared) == [(0, None)]
     assert cluster.next_offset == offset
+
+
+def test_an_unknown_key_of_a_topic_may_be_taken_back_with_others_set(cluster: Rehearsal) -> None:
+    """MirrorMaker of Kafka 4.4 takes back every key that the other cluster has at its default."""
+    taken_back = [(key, DELETE, None) for key in ("no.such.key", "remote.storage.enable")]
+    changed = resource(TOPIC, "a", ("retention.ms", SET, "5"), *taken_back)
+
+    assert alter(cluster, changed) == [(0, None)]
+    assert of_topic(cluster.image) == {"retention.ms": "5"}
+
+
+@pytest.mark.parametrize("key", ["no.such.key", "num.io.threads", "sasl.kerberos.kinit.cmd"])
+def test_a_broker_stores_names_without_meaning(cluster: Rehearsal, key: str) -> None:
+    assert alter(cluster, resource(BROKER, "1", (key, SET, "8"))) == [(0, None)]
+    assert cluster.image.config(BROKER, "1")[key] == "8"
+
+
+@pytest.mark.parametrize("key", ["ssl.no.such", "super.users", "listener.name.x.sasl.no.such"])
+def test_a_broker_ignores_no_name_of_the_security_family(cluster: Rehearsal, key: str) -> None:
+    ((code, sentence),) = alter(cluster, resource(BROKER, "1", (key, SET, "8")))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert sentence is not None
+    assert key in sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("log.retention.ms", "0"), ("log.retention.ms", "1_0"), ("log.cleanup.policy", "compact,")],
+)
+def test_a_stored_default_that_is_not_allowed_is_passed_over(
+    cluster: Rehearsal, key: str, text: str
+) -> None:
+    """A release with other bounds accepted it; the default is the safe side."""
+    configs = cluster.image.configs.set((BROKER, ""), PersistentMap({key: text}))
+    topic_key = BROKER_TO_TOPIC[key]
+    image = replace(cluster.image, configs=configs)
+    in_force = topic_setting(image, cluster.config, "a", topic_key)
+    assert in_force.value == TOPIC_DEFINITIONS[topic_key].default
 
 
 def test_a_bad_value_is_refused_with_what_is_allowed(cluster: Rehearsal) -> None:

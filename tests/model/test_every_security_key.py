@@ -13,6 +13,8 @@ from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.client_security import access_of
 from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.kafka_keys import idle_definitions, keys_of_kafka
+from ottla.model.settings.security import KERBEROS_PREFIX
 
 DATA = Path(__file__).parent / "data" / "security_keys.txt"
 KEYS = [line for line in DATA.read_text().splitlines() if not line.startswith("#")]
@@ -105,12 +107,25 @@ def test_the_list_is_kafkas() -> None:
     assert {"ssl.provider", "sasl.login.class", "security.providers"} <= set(KEYS)
 
 
-@pytest.mark.parametrize("key", KEYS)
+IDLE_KEYS = [key for key in KEYS if key.startswith(KERBEROS_PREFIX)]
+"""Settings of GSSAPI, which no listener offers: they protect nothing, and are warned about."""
+KEYS_OF_NODES = [key for key in KEYS if key not in IDLE_KEYS]
+
+
+@pytest.mark.parametrize("key", IDLE_KEYS)
+def test_a_key_of_kerberos_is_idle(key: str) -> None:
+    value = idle_definitions()[key].default or "kafka"
+    for load, base in ((load_broker_config, BROKER), (load_controller_config, CONTROLLER)):
+        _, unknown = load({**base, key: value})
+        assert keys_of_kafka(unknown) == [key]
+
+
+@pytest.mark.parametrize("key", KEYS_OF_NODES)
 def test_no_key_is_ignored_by_a_broker(key: str) -> None:
     assert outcome(of_broker, BROKER, key) in ("served", "refused")
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", KEYS_OF_NODES)
 def test_no_key_is_ignored_by_a_controller(key: str) -> None:
     assert outcome(of_controller, CONTROLLER, key) in ("served", "refused")
 

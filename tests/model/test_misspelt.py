@@ -1,12 +1,19 @@
 """Slips of the keyboard in keys of settings."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
-from ottla.model.settings.kafka_keys import KAFKA_KEYS, UNKEPT_PROMISES
+from ottla.model.settings.kafka_keys import UNKEPT_PROMISES
 from ottla.model.settings.misspelt import meant_key
+from ottla.model.settings.security import is_of_security_family
+
+ANSWERS = Path(__file__).parents[1] / "broker/cluster/kafka_settings/kafka-4.4.0.json"
+KAFKA_KEYS = json.loads(ANSWERS.read_text())["broker"].keys()
 
 KNOWN = ("default.replication.factor", "log.dirs")
 
@@ -50,8 +57,7 @@ def test_an_address_of_a_listener_that_is_none_is_not_advertised() -> None:
 SECURITY_FAMILY = sorted(
     key
     for key in KAFKA_KEYS
-    if key.startswith(("ssl.", "sasl.", "delegation.token.", "authorizer."))
-    or key in ("principal.builder.class", "security.providers")
+    if is_of_security_family(key) and key != "security.inter.broker.protocol"
 )
 
 

@@ -27,7 +27,6 @@ REFUSED = [
         {"security.inter.broker.protocol": "PLAINTEXT", "inter.broker.listener.name": "PLAINTEXT"},
         "security.inter.broker.protocol: is set, and so is inter.broker.listener.name; ",
     ),
-    ({"sasl.kerberos.service.name": "kafka"}, "sasl.kerberos.service.name: is set, and this part"),
     (
         {"sasl.mechanism.controller.protocol": "PLAIN"},
         "sasl.mechanism.controller.protocol: is set, and this part of authentication",

@@ -19,6 +19,7 @@ from ottla.controller.settings_in_force import (
     is_elr_enabled,
     topic_setting,
 )
+from ottla.controller.topics import check_topic_name
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, clear_elr_record, config_record
 from ottla.model.acls import AclOperation, ResourceType
@@ -27,7 +28,6 @@ from ottla.model.explanations import Explanations
 from ottla.model.ids import parse_node_id
 from ottla.model.settings.declare import SettingKind
 from ottla.model.settings.dynamic import check_texts, definitions_of
-from ottla.model.settings.dynamic_tls import is_listener_tls_key
 from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import (
@@ -146,14 +146,13 @@ def _alter(
         resource_type = _check_resource(image, resource)
         wanted = changes()
         current = image.config(*resource)
-        _check_keys_to_delete(resource_type, wanted, current)
         check_texts(
             resource_type,
             _without_none(wanted),
             _without_none({**current, **wanted}),
             groups=context.config.groups,
+            is_of_all_brokers=resource == (ConfigKind.BROKER, ""),
         )
-        _check_of_one_broker(resource, wanted)
         _check_min_isr(image, resource, wanted)
     except RefusedError as refusal:
         return _refused(refusal)
@@ -187,6 +186,11 @@ def _check_allowed(requester: Requester, resource: tuple[int, str]) -> None:
 def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKind:
     number, name = resource
     if number == ConfigKind.TOPIC:
+        if not name:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
+            )
+        check_topic_name(name)
         if name not in image.topic_ids:
             raise RefusedError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
@@ -200,7 +204,8 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKi
             )
         if name and node_id not in image.brokers:
             raise RefusedError(
-                ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found."
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id {name}, which no broker has registered",
             )
         return ConfigKind.BROKER
     if number in NAMELESS and not name:
@@ -208,34 +213,6 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKi
     if number in NAMELESS:
         return ConfigKind(number)
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}")
-
-
-def _check_keys_to_delete(
-    resource_type: ConfigKind, wanted: Changes, current: Mapping[str, str]
-) -> None:
-    """Refuse to take back a topic's setting that does not exist; one set once always may go.
-
-    Of all others anything may be taken back, as in Kafka: its tools clear throttles they never set.
-    """
-    if resource_type is not ConfigKind.TOPIC:
-        return
-    known = definitions_of(resource_type)
-    for key, text in wanted.items():
-        if text is None and key not in known and key not in current:
-            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
-
-
-def _check_of_one_broker(resource: tuple[int, str], wanted: Changes) -> None:
-    """Refuse certificates that would be of all brokers."""
-    if resource != (ConfigKind.BROKER, ""):
-        return
-    keys = sorted(key for key, text in wanted.items() if text and is_listener_tls_key(key))
-    if keys:
-        raise RefusedError(
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            + ", ".join(keys),
-        )
 
 
 def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:

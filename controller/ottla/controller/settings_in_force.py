@@ -9,9 +9,10 @@ from typing import NamedTuple
 from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.model.errors import ConfigError
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.resources import ConfigSource
-from ottla.model.settings.topic import TOPIC_DEFINITIONS
+from ottla.model.settings.topic import DEFAULT_DEFINITIONS, TOPIC_DEFINITIONS, as_topic_text
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
@@ -36,8 +37,11 @@ def topic_default(image: MetadataImage, config: ControllerConfig, key: str) -> I
     """Return the value that holds for topics which do not say."""
     cluster = image.config(BROKER_RESOURCE, "")
     for broker_key in TOPIC_DEFINITIONS[key].broker_keys:
-        if broker_key in cluster:
-            return InForce(cluster[broker_key], ConfigSource.CLUSTER)
+        if broker_key in cluster and broker_key in DEFAULT_DEFINITIONS:
+            try:
+                return InForce(as_topic_text(broker_key, cluster[broker_key]), ConfigSource.CLUSTER)
+            except ConfigError:
+                continue  # a release with other bounds accepted it
     if key in config.topic_defaults:
         return InForce(config.topic_defaults[key], ConfigSource.STATIC)
     return InForce(TOPIC_DEFINITIONS[key].default, ConfigSource.DEFAULT)

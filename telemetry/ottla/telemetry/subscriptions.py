@@ -11,13 +11,14 @@ from uuid import UUID
 
 from ottla.model.ids import uuid_text
 from ottla.model.settings.client_metrics import (
+    CLIENT_METRICS_DEFINITIONS,
     INTERVAL_MS_MAX,
     Holds,
     SubscriptionConfig,
     check_subscription_texts,
     match_patterns,
 )
-from ottla.model.settings.declare import load
+from ottla.model.settings.declare import allowed_texts, load
 from ottla.model.values import frozen
 from ottla.wire.crc import crc32c
 
@@ -96,7 +97,8 @@ class Effective(NamedTuple):
 def read_subscription(name: str, texts: Mapping[str, str]) -> ClientMetricsSubscription:
     """Build a subscription from its settings' texts; RefusedError where they are not allowed."""
     check_subscription_texts(texts)
-    config, _ = load(SubscriptionConfig, texts)
+    # A release with other bounds may have stored the rest.
+    config, _ = load(SubscriptionConfig, allowed_texts(CLIENT_METRICS_DEFINITIONS, texts)[0])
     return ClientMetricsSubscription(
         name=name,
         metrics=config.metrics,

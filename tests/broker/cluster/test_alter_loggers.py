@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,16 @@ import pytest
 from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.network.steps import STEP_COST
+from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.logs import LEVELS
+from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_request import AlterConfigsResource as ReplacedResource
+from ottla.wire.messages.alter_configs_response import (
+    AlterConfigsResourceResponse as ReplacedOutcome,
+)
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
 from ottla.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -218,6 +227,37 @@ async def test_a_directory_that_is_not_ours_is_refused_before_the_controller_is_
     codes = await alter(client, resource(BROKER, name, ("cordoned.log.dirs", SET, value)))
     assert codes == [ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE]
     assert len(client.controller.requests) == (0 if is_refused else 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "is_refused"),
+    [
+        ("log.cleaner.threads", "10", True),
+        ("log.cleaner.threads", "8", False),
+        ("log.cleaner.threads", None, True),  # left out, which takes 4 back to 1
+        ("num.io.threads", "17", True),
+        ("num.io.threads", "16", False),
+    ],
+)
+async def test_threads_change_to_half_or_twice_when_all_settings_are_replaced(
+    new_client: NewClient, key: str, text: str | None, is_refused: bool
+) -> None:
+    """Seen on Kafka 4.4.0 for each of these, with 4 cleaners in force."""
+    client = new_client()
+    configs = client.metadata.image.configs
+    if key == "log.cleaner.threads":
+        configs = configs.set((BROKER, "1"), PersistentMap({key: "4"}))
+    client.metadata.image = replace(client.metadata.image, configs=configs)
+    client.controller.answer = lambda request: AlterConfigsResponse(
+        responses=[ReplacedOutcome(resource_type=BROKER, resource_name="1")]
+    )
+    client.controller.metadata_offset = 0
+    given = [] if text is None else [Replacement(name=key, value=text)]
+    request = AlterConfigsRequest(
+        resources=[ReplacedResource(resource_type=BROKER, resource_name="1", configs=given)]
+    )
+    (answer,) = (await client.ask(request, 2)).responses
+    assert answer.error_code == (ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE)
 
 
 @pytest.mark.parametrize(

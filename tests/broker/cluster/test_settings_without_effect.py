@@ -20,6 +20,27 @@ def image_with(configs: dict[tuple[int, str], dict[str, str]]) -> MetadataImage:
     )
 
 
+async def test_names_without_meaning_and_values_of_other_bounds_are_warned_about(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    texts = {
+        "log.retention.ms": "0",
+        "num.io.threads": "16",
+        "secret.of.others": "hush",
+        "log.roll.ms": "9",
+    }
+    image = image_with({(BROKER_RESOURCE, ""): texts})
+    with caplog.at_level(logging.WARNING, logger="ottla.broker"):
+        await SettingsWithoutEffect().publish(MetadataDelta.between(EMPTY, image), image)
+    assert sorted(caplog.messages) == [
+        "broker default sets log.retention.ms=0, which is not allowed and passed over: "
+        "log.retention.ms: is '0'; it must be an integer, but not 0; so may others",
+        "broker default sets num.io.threads=16, which has no effect yet: one event loop serves "
+        "all connections; so may others",
+        "broker default sets secret.of.others=[hidden], which Ottla does not know; so may others",
+    ]
+
+
 async def test_a_setting_without_effect_is_warned_about_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,14 +1,14 @@
-"""IncrementalAlterConfigs: this broker's loggers here, all else by the controller.
+"""IncrementalAlterConfigs and AlterConfigs: this broker's loggers here, all else by the controller.
 
 Pure but for the await of the controller.  A request may change both: each resource is answered for
 itself, in the order asked.  What this broker alone can judge it refuses here: to cordon a directory
-that it does not have, and more or fewer cleaners than it can change to.  A request that names much
+that it does not have, and more or fewer threads than it can change to.  A request that names much
 is looked at in steps, and encoded for the controller apart from the loop.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.authorization.questions import may
 from ottla.broker.cluster.log_levels import LogLevels
@@ -16,14 +16,23 @@ from ottla.broker.cluster.topic_settings import CLUSTER_DEFAULT
 from ottla.broker.cluster.woven_results import woven
 from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import THREADS, check_thread_count
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
-from ottla.model.settings.resources import ConfigKind
+from ottla.model.settings.declare import whole_number
+from ottla.model.settings.dynamic import described_definitions
+from ottla.model.settings.kafka_keys import THREAD_POOLS
+from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_request import AlterConfigsResource as ReplacedResource
+from ottla.wire.messages.alter_configs_response import AlterConfigsResourceResponse as Replaced
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
 from ottla.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -33,7 +42,12 @@ from ottla.wire.messages.incremental_alter_configs_response import (
     IncrementalAlterConfigsResponse,
 )
 
-Outcome = AlterConfigsResourceResponse
+Outcome: TypeAlias = AlterConfigsResourceResponse
+Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
+Resource: TypeAlias = AlterConfigsResource | ReplacedResource
+
+THREAD_KEYS = THREAD_POOLS | {THREADS}
+"""Numbers of threads, idle ones too: Kafka's tools may rely on what is refused."""
 
 LOGGERS_COST = 25
 """What a resource of loggers costs a step: all loggers there are may be named in it."""
@@ -52,7 +66,7 @@ class Forwarding(Protocol):
 
 
 class AlterLoggersApi:
-    """Serves IncrementalAlterConfigs 0-1."""
+    """Serves IncrementalAlterConfigs 0-1 and AlterConfigs 0-2, which knows no loggers."""
 
     def __init__(
         self,
@@ -60,14 +74,15 @@ class AlterLoggersApi:
         loggers: LogLevels,
         forward: Forwarding,
         forward_large: Forwarding | None = None,
-        cleaners_in_force: Callable[[], int] = lambda: 1,
+        image: Callable[[], MetadataImage] = MetadataImage,
         on_levels: Callable[[], None] = lambda: None,
     ) -> None:
         """`forward_large` takes requests that are costly to encode; by default `forward` does.
 
         `on_levels` is told when loggers have other levels.
         """
-        self._cleaners_in_force = cleaners_in_force
+        self._config = config
+        self._image = image
         self._on_levels = on_levels
         self._node_id = config.node_id
         self._log_dirs = config.log_dirs
@@ -78,7 +93,7 @@ class AlterLoggersApi:
     def handle(
         self,
         context: RequestContext,
-        request: IncrementalAlterConfigsRequest,
+        request: Request,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
         """Change the loggers named, and pass everything else on.
@@ -90,12 +105,13 @@ class AlterLoggersApi:
     def _answer(
         self,
         context: RequestContext,
-        request: IncrementalAlterConfigsRequest,
+        request: Request,
         finish_all: Callable[[Any], Message],
     ) -> Answer:
-        resources = request.resources
+        resources: list[Any] = list(request.resources)
+        is_replaced = isinstance(request, AlterConfigsRequest)
         pace = StepPace()
-        rest: list[AlterConfigsResource] = []
+        rest: list[Any] = []
         times = Counter[str]()
         change_count = 0
         for one in resources:
@@ -109,7 +125,7 @@ class AlterLoggersApi:
         forward = self._forward_large if change_count > STEP_COST else self._forward
         if len(rest) == len(resources):
             return forward(context, request, finish_all)
-        ours: dict[int, Outcome] = {}
+        ours: dict[int, Outcome | Replaced] = {}
         for index, one in enumerate(resources):
             if not self._is_ours(one):
                 continue
@@ -120,47 +136,86 @@ class AlterLoggersApi:
             if pace.is_due(LOGGERS_COST):
                 yield
 
-        def finish(answer: IncrementalAlterConfigsResponse) -> Message:
+        def finish(answer: Any) -> Message:
             answer.responses = woven(len(resources), ours, answer.responses)
             return finish_all(answer)
 
         if not rest:
-            return finish(IncrementalAlterConfigsResponse())
-        theirs = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+            return finish(
+                AlterConfigsResponse() if is_replaced else IncrementalAlterConfigsResponse()
+            )
+        theirs = type(request)(resources=rest, validate_only=request.validate_only)
         return forward(context, theirs, finish)
 
-    def _is_ours(self, resource: AlterConfigsResource) -> bool:
+    def _is_ours(self, resource: Resource) -> bool:
         """Return whether a resource is answered here, without the controller."""
-        return resource.resource_type == ConfigKind.BROKER_LOGGER or bool(self._obstacle(resource))
+        if isinstance(resource, AlterConfigsResource) and (
+            resource.resource_type == ConfigKind.BROKER_LOGGER
+        ):
+            return True
+        return bool(self._obstacle(resource))
 
-    def _obstacle(self, resource: AlterConfigsResource) -> str:
-        """Return why this broker cannot be as it is told to; empty where it can, or need not."""
-        if resource.resource_type != ConfigKind.BROKER:
-            return ""
+    def _obstacle(self, resource: Resource) -> str:
+        """Return the reason why this broker cannot have these settings; empty if it can.
+
+        Settings of another broker are not its concern.
+        """
         name = resource.resource_name
-        for change in resource.configs:
-            if change.value is None:
-                continue
-            try:
-                if change.name == CORDONED_LOG_DIRS and name == str(self._node_id):
-                    check_cordoned(parse_cordoned(change.value), self._log_dirs)
-                elif change.name == THREADS and name in (CLUSTER_DEFAULT, str(self._node_id)):
-                    check_thread_count(int(change.value), self._cleaners_in_force())
-            except ConfigError as error:
-                return str(error)
-            except ValueError:
-                pass  # the controller refuses it, as any bad value
+        if resource.resource_type != ConfigKind.BROKER or (
+            name not in (CLUSTER_DEFAULT, str(self._node_id))
+        ):
+            return ""
+        changes: dict[str, str | None]
+        if isinstance(resource, AlterConfigsResource):
+            changes = {
+                change.name: None
+                if change.config_operation == AlterOperation.DELETE
+                else change.value
+                for change in resource.configs
+            }
+        else:
+            changes = dict.fromkeys(self._image().config(BROKER_RESOURCE, name))
+            changes |= {change.name: change.value for change in resource.configs}
+        try:
+            cordoned = changes.get(CORDONED_LOG_DIRS)
+            if cordoned is not None and name != CLUSTER_DEFAULT:
+                check_cordoned(parse_cordoned(cordoned), self._log_dirs)
+            for key in changes:
+                if key in THREAD_KEYS:
+                    self._check_threads(name, key, changes[key])
+        except ConfigError as error:
+            return str(error)
+        except ValueError:
+            pass  # the controller refuses it, as any bad value
         return ""
+
+    def _check_threads(self, name: str, key: str, text: str | None) -> None:
+        """Raise ConfigError if this change leaves the broker too many or too few threads."""
+        image = self._image()
+        layers: list[Mapping[str, str | None]] = [
+            image.config(BROKER_RESOURCE, str(self._node_id)),
+            image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
+            self._config.texts,
+            {key: described_definitions()[key].default},
+        ]
+        now = next(layer[key] for layer in layers if layer.get(key) is not None)
+        changed = 1 if name == CLUSTER_DEFAULT else 0
+        layers[changed] = {key: text}
+        after = next(layer[key] for layer in layers if layer.get(key) is not None)
+        assert now is not None and after is not None, "the default is never null"
+        if after != now:
+            check_thread_count(whole_number(after.strip()), whole_number(now.strip()), key)
 
     def _outcome(
         self,
-        resource: AlterConfigsResource,
+        resource: Resource,
         permissions: Permissions | None,
         *,
         is_repeated: bool,
         is_dry: bool,
-    ) -> Outcome:
-        outcome = Outcome(
+    ) -> Outcome | Replaced:
+        kind = Outcome if isinstance(resource, AlterConfigsResource) else Replaced
+        outcome = kind(
             error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
@@ -174,8 +229,10 @@ class AlterLoggersApi:
             outcome.error_message = refusal.message
         return outcome
 
-    def _alter(self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool) -> None:
-        if resource.resource_type == ConfigKind.BROKER:
+    def _alter(self, resource: Resource, *, is_repeated: bool, is_dry: bool) -> None:
+        if not isinstance(resource, AlterConfigsResource) or (
+            resource.resource_type == ConfigKind.BROKER
+        ):
             raise RefusedError(ErrorCode.INVALID_REQUEST, self._obstacle(resource))
         if is_repeated:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

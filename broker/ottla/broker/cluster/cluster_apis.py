@@ -18,7 +18,6 @@ from ottla.broker.cluster.describe_cluster import DescribeClusterApi
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.describe_scram_credentials import DescribeScramCredentialsApi
 from ottla.broker.cluster.describe_topic_partitions import DescribeTopicPartitionsApi
-from ottla.broker.cluster.dynamic_settings import setting_in_force
 from ottla.broker.cluster.forwarding import ControllerDoor
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.cluster.metadata_api import MetadataApi
@@ -28,8 +27,8 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.ready_answers import ReadyAnswers
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.cleaner import THREADS
 from ottla.wire.apis import (
+    ALTER_CONFIGS,
     API_VERSIONS,
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_ACLS,
@@ -120,10 +119,11 @@ def register_cluster_apis(
         loggers,
         admin.handle,
         admin.handle_large,
-        lambda: int(setting_in_force(metadata.image, config, THREADS)),
+        lambda: metadata.image,
         dispatcher.decide_again,
     )
     dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
+    dispatcher.register(ALTER_CONFIGS, alter.handle)
     topics = MetadataApi(
         config=config,
         cluster_id=cluster_id,

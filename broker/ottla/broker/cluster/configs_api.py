@@ -14,16 +14,16 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun, keep_each
 from ottla.metadata.image import MetadataImage
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
 from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
 from ottla.model.settings.declare import Definition, SettingKind
-from ottla.model.settings.dynamic import broker_definitions, of_one_listener
+from ottla.model.settings.dynamic import described_definitions, of_one_listener
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
 from ottla.model.settings.resources import ConfigKind, ConfigSource
-from ottla.model.settings.topic import LONGER_UNITS, TOPIC_DEFINITIONS
+from ottla.model.settings.topic import BROKER_TO_TOPIC, TOPIC_DEFINITIONS, as_topic_text
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -71,7 +71,9 @@ class ConfigsApi:
         self._config = config
         self._metadata = metadata
         self._loggers = loggers
-        self._broker_definitions = broker_definitions()
+        self._broker_definitions = {
+            key: one for key, one in described_definitions().items() if not one.is_internal
+        }
 
     def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
         """Answer for each resource by itself, once however often it is named."""
@@ -171,15 +173,24 @@ class ConfigsApi:
                 for key in definition.broker_keys
                 if key in texts
             ]
-        default_key = definition.broker_keys[0] if definition.broker_keys else definition.key
-        given.append(ConfigLayer(default_key, definition.default, ConfigSource.DEFAULT))
+        given += self._brokers_default(definition)
         result = _result_of(definition, given, is_read_only=False)
-        strongest = given[0]
-        if strongest.key in LONGER_UNITS and strongest.text is not None:
-            # The broker was told in hours or minutes, the topic speaks of milliseconds.
-            value = int(strongest.text)
-            result.value = str(value if value < 0 else value * LONGER_UNITS[strongest.key])
+        if given and given[0].source is not own:
+            key, text, _ = given[0]
+            # The broker's key may have another unit, and a value that an older release accepted.
+            if key in BROKER_TO_TOPIC and text is not None:
+                try:
+                    result.value = as_topic_text(key, text)
+                except ConfigError:
+                    result.value = definition.default
         return result
+
+    def _brokers_default(self, definition: Definition) -> Iterable[ConfigLayer]:
+        """Yield the default of the broker's key, as Kafka does: of the first key, if it has any."""
+        for key in definition.broker_keys[:1]:
+            brokers = self._broker_definitions.get(key)
+            if brokers is not None and brokers.default is not None:
+                yield ConfigLayer(key, brokers.default, ConfigSource.DEFAULT)
 
     def _broker_configs(
         self, image: MetadataImage, name: str
@@ -188,12 +199,11 @@ class ConfigsApi:
             texts = self._texts(image, ConfigSource.CLUSTER)
             return [
                 _result_of(
-                    self._broker_definitions[key],
+                    self._broker_definitions.get(key) or _unknown(key),
                     [ConfigLayer(key, text, ConfigSource.CLUSTER)],
-                    is_read_only=False,
+                    is_read_only=key not in self._broker_definitions,
                 )
                 for key, text in texts.items()
-                if key in self._broker_definitions
             ]
         self._check_broker(name, expected=f"{self._config.node_id} or empty string,")
         own = [
@@ -202,11 +212,18 @@ class ConfigsApi:
         ]
         sources = (ConfigSource.BROKER, ConfigSource.CLUSTER, ConfigSource.STATIC)
         keys = {key for source in sources for key in self._texts(image, source)}
-        return own + [
+        of_listeners = [
             self._broker_config(image, definition, definition.broker_keys)
             for key in sorted(keys)
             if (definition := of_one_listener(key)) is not None
         ]
+        stored = {key for source in sources[:2] for key in self._texts(image, source)}
+        unknown = [
+            self._broker_config(image, _unknown(key))
+            for key in sorted(stored)
+            if key not in self._broker_definitions and of_one_listener(key) is None
+        ]
+        return own + of_listeners + unknown
 
     def _check_broker(self, name: str, *, expected: str) -> None:
         node_id = parse_node_id(name)
@@ -255,7 +272,8 @@ class ConfigsApi:
             for key in (definition.key, *weaker_keys)
             if key in (texts := self._texts(image, source))
         ]
-        given.append(ConfigLayer(definition.key, definition.default, ConfigSource.DEFAULT))
+        if definition.default is not None:
+            given.append(ConfigLayer(definition.key, definition.default, ConfigSource.DEFAULT))
         return _result_of(definition, given, is_read_only=not definition.is_dynamic)
 
     def _texts(self, image: MetadataImage, source: ConfigSource) -> Mapping[str, str]:
@@ -312,9 +330,13 @@ def _size_of(found: DescribeConfigsResourceResult) -> int:
 def _result_of(
     definition: Definition, given: list[ConfigLayer], *, is_read_only: bool
 ) -> DescribeConfigsResourceResult:
-    """Describe one setting, whose strongest value stands first in `given`."""
-    is_sensitive = definition.kind is SettingKind.PASSWORD
-    strongest = given[0]
+    """Describe one setting, whose strongest value stands first in `given`.
+
+    Without any it has the default of the declaration, which may be null.
+    """
+    is_unknown = definition.kind is SettingKind.UNKNOWN
+    is_sensitive = is_unknown or definition.kind is SettingKind.PASSWORD
+    strongest = given[0] if given else ConfigLayer("", definition.default, ConfigSource.DEFAULT)
     return DescribeConfigsResourceResult(
         name=definition.key,
         value=None if is_sensitive else strongest.text,
@@ -330,6 +352,13 @@ def _result_of(
     )
 
 
+def _unknown(key: str) -> Definition:
+    """Return a declaration for a stored name that is unknown; as in Kafka its value is hidden."""
+    return Definition(
+        key=key, field_name="", kind=SettingKind.UNKNOWN, default=None, doc="Unknown."
+    )
+
+
 def _subscription_configs(image: MetadataImage, name: str) -> list[DescribeConfigsResourceResult]:
     if not name:
         raise RefusedError(
@@ -338,8 +367,6 @@ def _subscription_configs(image: MetadataImage, name: str) -> list[DescribeConfi
     texts = image.config(ConfigKind.CLIENT_METRICS, name)
     found = []
     for key, definition in CLIENT_METRICS_DEFINITIONS.items():
-        given = [ConfigLayer(key, definition.default, ConfigSource.DEFAULT)]
-        if key in texts:
-            given.insert(0, ConfigLayer(key, texts[key], ConfigSource.CLIENT_METRICS))
+        given = [ConfigLayer(key, texts[key], ConfigSource.CLIENT_METRICS)] if key in texts else []
         found.append(_result_of(definition, given, is_read_only=False))
     return found

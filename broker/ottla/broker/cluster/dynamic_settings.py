@@ -22,6 +22,7 @@ from ottla.broker.cluster.topic_settings import CLUSTER_DEFAULT
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE
+from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import CleanerConfig
@@ -62,8 +63,13 @@ def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> An
     assert definition.is_dynamic
     for name in (str(config.node_id), CLUSTER_DEFAULT):
         text = image.config(BROKER_RESOURCE, name).get(key)
-        if text is not None:
+        if text is None:
+            continue
+        try:
             return definition.value_of(text)
+        except ConfigError:
+            # A release with other bounds accepted it; settings_without_effect warns of it.
+            continue
     return getattr(part, definition.field_name)
 
 

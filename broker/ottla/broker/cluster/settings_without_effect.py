@@ -1,8 +1,9 @@
 """Warns of settings that the metadata brings and that are accepted without an effect.
 
-A publisher.  Each setting is warned about once while the process runs, with one resource that has
-it: hundreds of topics with one setting are one line.  The broker's own file is warned about where
-it is read.
+They are known keys without meaning, names that Ottla does not know, and values that a release with
+other bounds accepted.  A publisher.  Each setting is warned about once while the process runs, with
+one resource that has it: hundreds of topics with one setting are one line.  The broker's own file
+is warned about where it is read.
 """
 
 import logging
@@ -11,9 +12,13 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.internal_topics import INTERNAL_TOPICS
-from ottla.model.settings.declare import settings_without_effect
-from ottla.model.settings.dynamic import broker_definitions
+from ottla.model.settings.declare import allowed_texts, settings_without_effect
+from ottla.model.settings.dynamic import described_definitions, of_one_listener
 from ottla.model.settings.topic import TOPIC_DEFINITIONS
+from ottla.model.visible_text import visible
+
+WARNED_MAX = 1_000
+"""Settings that are warned about, as a client may store any name.  Higher lets one fill the log."""
 
 logger = logging.getLogger("ottla.broker")
 
@@ -25,7 +30,7 @@ class SettingsWithoutEffect:
         self._warned: set[tuple[int, str]] = set()
         self._definitions = {
             TOPIC_RESOURCE: TOPIC_DEFINITIONS,
-            BROKER_RESOURCE: broker_definitions(),
+            BROKER_RESOURCE: described_definitions(),
         }
 
     @property
@@ -39,15 +44,34 @@ class SettingsWithoutEffect:
             known = self._definitions.get(kind)
             if known is None or (kind == TOPIC_RESOURCE and name in INTERNAL_TOPICS):
                 continue
-            found = settings_without_effect(known, image.config(kind, name))
-            for key, reason in found.items():
-                if (kind, key) not in self._warned:
-                    self._warned.add((kind, key))
-                    logger.warning(
-                        "%s %s sets %s=%s, which has no effect yet: %s; so may others",
-                        "topic" if kind == TOPIC_RESOURCE else "broker",
-                        name or "default",
-                        key,
-                        image.config(kind, name)[key],
-                        reason,
-                    )
+            texts = image.config(kind, name)
+            problems = {
+                key: f"has no effect yet: {reason}"
+                for key, reason in settings_without_effect(known, texts).items()
+            }
+            _, errors = allowed_texts(known, texts)
+            problems |= {
+                key: f"is not allowed and passed over: {error}" for key, error in errors.items()
+            }
+            problems |= {
+                key: "Ottla does not know"
+                for key in texts
+                if key not in known and not (kind == BROKER_RESOURCE and of_one_listener(key))
+            }
+            for key, problem in problems.items():
+                # The value of an unknown name may be a secret.
+                text = texts[key] if key in known else "[hidden]"
+                self._warn(kind, name, key, text, problem)
+
+    def _warn(self, kind: int, name: str, key: str, text: str, problem: str) -> None:
+        if (kind, key) in self._warned or len(self._warned) >= WARNED_MAX:
+            return
+        self._warned.add((kind, key))
+        logger.warning(
+            "%s %s sets %s=%s, which %s; so may others",
+            "topic" if kind == TOPIC_RESOURCE else "broker",
+            name or "default",
+            visible(key),
+            text,
+            problem,
+        )

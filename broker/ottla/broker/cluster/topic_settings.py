@@ -1,13 +1,20 @@
 """Which settings hold for a topic: its own, over this broker's, over the cluster's, over Kafka's.
 
 Pure.  The order is Kafka's: topic override, dynamic setting of this broker, dynamic cluster-wide
-setting, the broker's own file, default.
+setting, the broker's own file, default.  A stored value that is not allowed is passed over: a
+release with other bounds accepted it.
 """
 
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.topic import BROKER_TO_TOPIC, TopicConfig, topic_defaults_of
+from ottla.model.settings.declare import allowed_texts
+from ottla.model.settings.topic import (
+    DEFAULT_DEFINITIONS,
+    TOPIC_DEFINITIONS,
+    TopicConfig,
+    topic_defaults_of,
+)
 
 CLUSTER_DEFAULT = ""
 """The name of the cluster-wide broker resource."""
@@ -15,15 +22,13 @@ CLUSTER_DEFAULT = ""
 
 def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[str, str]:
     """Return the topic defaults on this broker, by topic key."""
-    texts = {
-        key: text
-        for name in (CLUSTER_DEFAULT, str(config.node_id))
-        for key, text in image.config(BROKER_RESOURCE, name).items()
-        if key in BROKER_TO_TOPIC
-    }
+    texts: dict[str, str] = {}
+    for name in (CLUSTER_DEFAULT, str(config.node_id)):
+        texts |= allowed_texts(DEFAULT_DEFINITIONS, image.config(BROKER_RESOURCE, name))[0]
     return {**config.topic_defaults, **topic_defaults_of(texts)}
 
 
 def topic_config_of(image: MetadataImage, topic: str, defaults: dict[str, str]) -> TopicConfig:
     """Return the settings of one topic over the broker's defaults."""
-    return TopicConfig.from_texts(dict(image.config(TOPIC_RESOURCE, topic)), defaults)
+    texts, _ = allowed_texts(TOPIC_DEFINITIONS, image.config(TOPIC_RESOURCE, topic))
+    return TopicConfig.from_texts(texts, defaults)

@@ -28,9 +28,10 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.dynamic import broker_definitions, definitions_of
+from ottla.model.settings.kafka_keys import idle_definitions
 from ottla.model.settings.quotas import MutationQuotaConfig
 from ottla.model.settings.resources import ConfigKind
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.topic import TOPIC_DEFINITIONS
 from ottla.telemetry.instruments import Registry
 from ottla.wire.apis import API, API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER, OWN_KEYS_FROM
 
@@ -103,7 +104,7 @@ def settings_page() -> str:
                 **definitions(DiskConfig),
             },
         ),
-        ("Topics", definitions(TopicConfig)),
+        ("Topics", TOPIC_DEFINITIONS),
         ("Groups", definitions_of(ConfigKind.GROUP)),
         ("Client metrics subscriptions", definitions(SubscriptionConfig)),
         ("Producer of `ottla.client`", definitions(ProducerConfig)),
@@ -113,10 +114,19 @@ def settings_page() -> str:
         f"{NOTICE}# Settings\n\nKeys, units and defaults are Kafka's; keys of our own begin with "
         "`ottla.`. A setting of the security family is served or refused, never ignored.\n"
     )
+    idle = (
+        (code(key), "" if one.default is None else code(one.default), one.has_no_effect_yet)
+        for key, one in sorted(idle_definitions().items())
+        if not one.is_internal
+    )
     for title, found in sections:
         rows = (_setting_row(each) for _, each in sorted(found.items()))
         text += f"\n## {title}\n\n{table(('key', 'default', 'allowed', 'meaning'), rows)}"
-    return text
+    text += (
+        "\n## Keys of Kafka without meaning\n\nA file may have them and a running broker accepts "
+        "them where Kafka's does: they are checked, stored, described, and warned about once.\n\n"
+    )
+    return text + table(("key", "default", "why it has no meaning"), idle)
 
 
 def _setting_row(setting: Definition) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """`ottla config get|set|diff`: settings of topics, brokers, groups, loggers, client metrics."""
 
 import argparse
+from collections.abc import Iterable
 
 from ottla.cli.common import (
     add_cluster_arguments,
@@ -137,6 +138,8 @@ async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
     """Change settings of one entity, or check the changes."""
     (entity,) = entities
     changes = parse_changes("KEY=VALUE", arguments.changes, arguments.unset)
+    if entity.kind is ConfigKind.BROKER:
+        _check_broker_keys(one.key for one in changes if one.change is not None)
     before = await settings_of(admin, entity, [change.key for change in changes])
     refusals = await alter(admin, entities, changes, is_dry=arguments.dry_run)
     rows = []
@@ -149,6 +152,22 @@ async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
     if arguments.dry_run:
         note("nothing was changed (--dry-run)")
     return 0
+
+
+def _check_broker_keys(keys: Iterable[str]) -> None:
+    """Refuse names that brokers store without knowing them, as Kafka's do."""
+    # Imported late: of all commands this one alone needs the declarations.
+    from ottla.model.settings.dynamic import described_definitions, of_one_listener
+    from ottla.model.settings.topic import TOPIC_DEFINITIONS
+
+    for key in keys:
+        if key in described_definitions() or of_one_listener(key) is not None:
+            continue
+        cure = "see 'ottla config get --broker ID --all'"
+        brokers = TOPIC_DEFINITIONS[key].broker_keys if key in TOPIC_DEFINITIONS else ()
+        if brokers:
+            cure = f"for all topics it is {brokers[0]}"
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {key}; {cure}")
 
 
 async def diff(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:

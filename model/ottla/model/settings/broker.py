@@ -11,7 +11,7 @@ from ottla.model.settings.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
-from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.declare import SettingKind, definitions, setting, values_of
 from ottla.model.settings.delegation_tokens import DelegationTokenConfig, check_tokens
 from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.endpoints import (
@@ -23,7 +23,7 @@ from ottla.model.settings.endpoints import (
 )
 from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
-from ottla.model.settings.kafka_keys import check_promises
+from ottla.model.settings.kafka_keys import check_idle, check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.node_tls import dialled_listener, node_tls_of
@@ -53,6 +53,15 @@ EVERY_INTERFACE = ("0.0.0.0", "::")
 """Hosts to listen on, and none to connect to."""
 
 
+QUEUED_MAX_REQUEST_BYTES = "queued.max.request.bytes"
+ORDERED = (
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("socket.request.max.bytes", QUEUED_MAX_REQUEST_BYTES),
+)
+"""Pairs of settings of which the second may not be below the first."""
+
+
 @frozen(kw_only=True)
 class BrokerConfig:
     """What one broker is told at its start; the settings of its parts are passed on."""
@@ -62,12 +71,13 @@ class BrokerConfig:
         key="node.id",
         kind=SettingKind.INT,
         at_least=0,
-        text="",
+        is_null_by_default=True,
         doc="This broker's id, unique among brokers and controllers.",
     )
     log_dirs: tuple[str, ...] = setting(
         ("/tmp/ottla-logs",),
         key="log.dirs",
+        is_blank_allowed=False,
         doc="The directories that hold the partitions, one per disk.",
     )
     cordoned_log_dirs: tuple[str, ...] = setting(
@@ -95,7 +105,7 @@ class BrokerConfig:
         (),
         key="advertised.listeners",
         parse=parse_listeners,
-        text="",
+        is_null_by_default=True,
         doc="The addresses clients are told; when not set, the one each client reached.",
     )
     controller_quorum_voters: tuple[ConfiguredVoter, ...] = setting(
@@ -154,7 +164,7 @@ class BrokerConfig:
     )
     queued_max_request_bytes: int = setting(
         -1,
-        key="queued.max.request.bytes",
+        key=QUEUED_MAX_REQUEST_BYTES,
         kind=SettingKind.LONG,
         doc="Request bytes held at once by the whole process before reading pauses; -1 is a "
         "quarter of a GiB.",
@@ -205,11 +215,13 @@ class BrokerConfig:
         2,
         key="num.recovery.threads.per.data.dir",
         at_least=1,
+        is_dynamic=True,
         doc="Logs recovered at the same time per directory.",
     )
     move_threads: int | None = setting(
         None,
         key="num.replica.alter.log.dirs.threads",
+        kind=SettingKind.INT,
         at_least=1,
         doc="Logs moved between directories at the same time; by default one a directory.",
     )
@@ -413,6 +425,12 @@ class BrokerConfig:
                 "give this broker a number of its own",
             )
         check_cordoned(self.cordoned_log_dirs, self.log_dirs)
+        for lower, upper in ORDERED:
+            known = definitions(BrokerConfig)
+            low = getattr(self, known[lower].field_name)
+            high = getattr(self, known[upper].field_name)
+            if high < low and not (upper == QUEUED_MAX_REQUEST_BYTES and high < 0):
+                raise ConfigError(upper, f"is {high}; it must be at least {lower}, which is {low}")
         names = [endpoint.name for endpoint in self.listeners]
         if self.inter_broker_listener not in names:
             raise ConfigError(
@@ -443,6 +461,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     """
     check_security(texts, is_broker=True)
     check_promises(texts)
+    check_idle(texts)
     check_tokens(texts)
     values, unknown = values_of(
         BrokerConfig,

@@ -12,18 +12,19 @@ ALWAYS_COMPACTED = "compacted topics are always compacted"
 
 
 THREADS = "log.cleaner.threads"
+DEDUPE_BUFFER = "log.cleaner.dedupe.buffer.size"
 
 
-def check_thread_count(wanted: int, in_force: int) -> None:
-    """Raise ConfigError if a running broker's cleaners cannot change to this number at once.
+def check_thread_count(wanted: int, in_force: int, key: str = THREADS) -> None:
+    """Raise ConfigError if a running broker cannot change a number of threads to `wanted` at once.
 
     Kafka's bounds: at least one, and half to twice as many as there are.
     """
     if wanted < 1:
-        raise ConfigError(THREADS, f"is {wanted}; a running broker takes at least 1")
+        raise ConfigError(key, f"is {wanted}; a running broker takes at least 1")
     if not in_force // 2 <= wanted <= in_force * 2:
         raise ConfigError(
-            THREADS,
+            key,
             f"is {wanted}; {in_force} are in force, of which a running broker takes half to twice",
         )
 
@@ -42,7 +43,7 @@ class CleanerConfig:
     thread_count: int = setting(
         1,
         key=THREADS,
-        at_least=0,
+        at_least=1,
         is_dynamic=True,
         doc="Logs compacted at the same time. A running broker takes half to twice the number that "
         "is in force.",
@@ -57,7 +58,7 @@ class CleanerConfig:
     )
     dedupe_buffer_bytes: int = setting(
         128 * MIB,
-        key="log.cleaner.dedupe.buffer.size",
+        key=DEDUPE_BUFFER,
         kind=SettingKind.LONG,
         at_least=MIB,
         is_dynamic=True,
@@ -88,3 +89,12 @@ class CleanerConfig:
         is_dynamic=True,
         doc="How long to wait for logs to compact when there is none.",
     )
+
+    def __post_init__(self) -> None:
+        needed = self.thread_count * MIB
+        if self.dedupe_buffer_bytes < needed:
+            raise ConfigError(
+                DEDUPE_BUFFER,
+                f"is {self.dedupe_buffer_bytes}; the {self.thread_count} of {THREADS} need "
+                f"{needed}, a MiB each",
+            )

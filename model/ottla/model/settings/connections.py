@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from ipaddress import ip_address
 
+from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX
-from ottla.model.settings.declare import Definition, definitions, setting
+from ottla.model.settings.declare import Definition, allowed_texts, definitions, setting
 from ottla.model.values import frozen
 
 MAX_CONNECTIONS = "max.connections"
@@ -73,6 +74,13 @@ class ConnectionConfig:
     texts_by_listener: Mapping[str, str] = field(default_factory=dict)
     """The settings of single listeners, by their whole keys."""
 
+    def __post_init__(self) -> None:
+        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
+            raise ConfigError(
+                MAX_CONNECTIONS_PER_IP,
+                f"is 0, which is allowed only where {MAX_CONNECTIONS_PER_IP_OVERRIDES} is set",
+            )
+
 
 @frozen(kw_only=True)
 class ConnectionBounds:
@@ -115,4 +123,6 @@ def listener_values(texts: Mapping[str, str], own_key: str) -> Iterator[tuple[st
         definition = listener_definition(key)
         if definition is not None and key.endswith(f".{own_key}"):
             name = key.removeprefix(LISTENER_PREFIX).removesuffix(f".{own_key}")
-            yield name.lower(), definition.value_of(text)
+            # A release with other bounds may have stored what is not allowed.
+            if allowed_texts({key: definition}, {key: text})[0]:
+                yield name.lower(), definition.value_of(text)

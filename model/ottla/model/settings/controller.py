@@ -17,7 +17,7 @@ from ottla.model.settings.endpoints import (
 )
 from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
-from ottla.model.settings.kafka_keys import check_promises
+from ottla.model.settings.kafka_keys import check_idle, check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.node_tls import dialled_listener, node_tls_of
@@ -137,6 +137,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     """
     check_security(texts)
     check_promises(texts)
+    check_idle(texts)
     check_tokens(texts)
     values, unknown = values_of(ControllerConfig, texts)
     if "listeners" in values:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ottla.model.errors import ConfigError
+from ottla.model.settings.declare import items
 
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 ALL_DIRECTORIES = "*"
@@ -10,7 +11,7 @@ ALL_DIRECTORIES = "*"
 
 def parse_cordoned(text: str) -> tuple[str, ...]:
     """a comma-separated list of directories, or * alone."""
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    found = items(text)
     if ALL_DIRECTORIES in found and len(found) > 1:
         raise ValueError(text)
     return found

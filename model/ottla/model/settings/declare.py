@@ -5,6 +5,7 @@ from the command line and from a remote AlterConfigs: the key, the value, and wh
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import IntEnum
@@ -20,6 +21,8 @@ C = TypeVar("C")
 class SettingKind(IntEnum):
     """Kafka's config types, numbered as DescribeConfigs v3 sends them."""
 
+    UNKNOWN = 0
+    """Only of names that no declaration has."""
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -38,6 +41,12 @@ BOUNDS = {
 }
 
 
+BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+"""The characters that Java's String.trim removes."""
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+_FRACTION = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|Infinity)", re.ASCII)
+
+
 @frozen(kw_only=True)
 class Definition:
     """One declared setting.  `default` is the text a user would write, None for "not set"."""
@@ -50,6 +59,10 @@ class Definition:
     at_least: float | None = None
     at_most: float | None = None
     one_of: tuple[str, ...] = ()
+    none_of: tuple[int, ...] = ()
+    """Numbers within the bounds that are not allowed."""
+    is_blank_allowed: bool = True
+    """Whether a list may have no item, or a text no character but blanks."""
     parse: Callable[[str], Any] | None = None
     broker_keys: tuple[str, ...] = ()
     """For a topic's setting: the broker keys that give its default, first one set wins.  For one
@@ -60,6 +73,10 @@ class Definition:
     """Why it is accepted and does nothing yet; empty where it has its effect."""
     no_effect_values: tuple[str, ...] = ()
     """Where only some of its values do nothing: these."""
+    is_internal: bool = False
+    """Whether it is left out of descriptions."""
+    default_only_because: str = ""
+    """Why no value but the default is allowed; empty where others are."""
 
     @property
     def documentation(self) -> str:
@@ -80,11 +97,15 @@ class Definition:
         """Return the value that a text stands for; raise ConfigError naming what is allowed."""
         given = "not readable" if self.kind is SettingKind.PASSWORD else repr(text)
         try:
-            value = self._parsed(text.strip())
+            value = self._parsed(text.strip(BLANKS))
         except ValueError:
             raise ConfigError(self.key, f"is {given}; it must be {self.allowed()}") from None
         if not self._is_within_bounds(value):
             raise ConfigError(self.key, f"is {given}; it must be {self.allowed()}")
+        if self.default_only_because and value != self._parsed(self.default or ""):
+            raise ConfigError(
+                self.key, f"is {given}; it must be {self.default}: {self.default_only_because}"
+            )
         return value
 
     def allowed(self) -> str:
@@ -111,6 +132,8 @@ class Definition:
             )
         if self.at_most is not None:
             noun += f" and at most {self.at_most:g}"
+        if self.none_of:
+            noun += f", but not {' or '.join(map(str, self.none_of))}"
         return noun
 
     def accepts(self, value: Any) -> bool:
@@ -145,16 +168,16 @@ class Definition:
             case SettingKind.BOOLEAN:
                 return {"true": True, "false": False}.get(text.lower())
             case SettingKind.INT | SettingKind.SHORT | SettingKind.LONG:
-                return int(text)
+                return whole_number(text)
             case SettingKind.DOUBLE:
-                return float(text)
+                return fraction(text)
             case SettingKind.LIST:
-                return tuple(part.strip() for part in text.split(",") if part.strip())
+                return items(text)
             case _:
                 return text
 
     def _is_within_bounds(self, value: Any) -> bool:
-        if value is None:
+        if value is None or (not self.is_blank_allowed and value in ("", ())):
             return False
         if self.one_of:
             values = value if isinstance(value, tuple) else (value,)
@@ -163,8 +186,36 @@ class Definition:
             lowest, highest = BOUNDS.get(self.kind, (float("-inf"), float("inf")))
             at_least = lowest if self.at_least is None else max(lowest, self.at_least)
             at_most = highest if self.at_most is None else min(highest, self.at_most)
-            return at_least <= value <= at_most
+            return at_least <= value <= at_most and value not in self.none_of
         return True
+
+
+def whole_number(text: str) -> int:
+    """Return an integer written as Kafka reads it.  Raises ValueError.
+
+    Python alone also reads `1_000` and blanks that Java does not strip.
+    """
+    if _WHOLE_NUMBER.fullmatch(text) is None:
+        raise ValueError(text)
+    return int(text)
+
+
+def fraction(text: str) -> float:
+    """Return a number with a fraction, written in decimal.  Raises ValueError.
+
+    Python alone also reads `1_0` and `inf`; Java's suffixes and hexadecimal digits are not read.
+    """
+    if _FRACTION.fullmatch(text) is None:
+        raise ValueError(text)
+    return float(text)
+
+
+def items(text: str) -> tuple[str, ...]:
+    """Return the items of a comma-separated list.  Raises ValueError if one is empty."""
+    parts = tuple(part.strip(BLANKS) for part in text.split(",")) if text else ()
+    if "" in parts:
+        raise ValueError(text)
+    return parts
 
 
 def setting(
@@ -175,8 +226,11 @@ def setting(
     at_least: float | None = None,
     at_most: float | None = None,
     one_of: tuple[str, ...] = (),
+    none_of: tuple[int, ...] = (),
+    is_blank_allowed: bool = True,
     parse: Callable[[str], Any] | None = None,
     text: str | None = None,
+    is_null_by_default: bool = False,
     broker_keys: tuple[str, ...] = (),
     is_dynamic: bool = False,
     has_no_effect_yet: str = "",
@@ -185,12 +239,15 @@ def setting(
 ) -> Any:
     """Declare one setting as a dataclass field.
 
-    `default` is the value, `text` how a user would write it where that is not `str(default)`;
+    `default` is the value, `text` how a user would write it where that is not `str(default)`, and
+    `is_null_by_default` is for a default that no text stands for;
     `kind` is inferred from the default where it can be (an int is INT).
     """
     if kind is None:
         kind = _kind_of(default)
     given = _text_of(default) if text is None else text
+    if is_null_by_default:
+        given = None
     parts = {
         "key": key,
         "kind": kind,
@@ -199,6 +256,8 @@ def setting(
         "at_least": at_least,
         "at_most": at_most,
         "one_of": one_of,
+        "none_of": none_of,
+        "is_blank_allowed": is_blank_allowed,
         "parse": parse,
         "broker_keys": broker_keys,
         "is_dynamic": is_dynamic,
@@ -227,7 +286,8 @@ def _text_of(default: Any) -> str | None:
         return "true" if default else "false"
     if isinstance(default, tuple):
         return ",".join(str(item) for item in default)
-    return str(default)
+    # Java writes 1.0E308 where Python writes 1.0e+308.
+    return str(default).replace("e+", "E") if isinstance(default, float) else str(default)
 
 
 @cache
@@ -251,6 +311,25 @@ def settings_without_effect(
         for key, text in texts.items()
         if key in known and (reason := known[key].missing_effect(text)) is not None
     }
+
+
+def allowed_texts(
+    known: Mapping[str, Definition], texts: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, ConfigError]]:
+    """Return the stored texts of known keys that are allowed, and the errors of the others by key.
+
+    A text that is not allowed may have been stored by a release with other bounds.
+    """
+    found: dict[str, str] = {}
+    errors: dict[str, ConfigError] = {}
+    for key, text in texts.items():
+        if key in known:
+            try:
+                known[key].value_of(text)
+                found[key] = text
+            except ConfigError as error:
+                errors[key] = error
+    return found, errors
 
 
 def check_fields(config: Any) -> None:

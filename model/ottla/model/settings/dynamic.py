@@ -15,7 +15,16 @@ from ottla.model.settings.client_metrics import (
     CLIENT_METRICS_DEFINITIONS,
     check_subscription_texts,
 )
-from ottla.model.settings.connections import ConnectionConfig, listener_definition
+from ottla.model.settings.connections import (
+    LISTENER_PREFIX,
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    ConnectionConfig,
+    listener_definition,
+)
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.cordoned import CORDONED_LOG_DIRS
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.delegation_tokens import DelegationTokenConfig
 from ottla.model.settings.disks import DiskConfig
@@ -23,12 +32,20 @@ from ottla.model.settings.dynamic_tls import DYNAMIC_TLS_KEYS, listener_tls_defi
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.kafka_keys import UNKEPT_PROMISES, idle_definitions
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.oauth import OAuthSettings
-from ottla.model.settings.quotas import QuotaConfig
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.quotas import MutationQuotaConfig, QuotaConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.sasl import SaslSettings
+from ottla.model.settings.security import (
+    KERBEROS_PREFIX,
+    SECURITY_KEYS,
+    is_of_security_family,
+    reason_refused,
+)
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.tls import TlsSettings, reason_tls_refused
 from ottla.model.settings.topic import (
@@ -42,7 +59,7 @@ from ottla.model.settings.transactions import TransactionConfig
 
 @cache
 def broker_definitions() -> Mapping[str, Definition]:
-    """Return every broker setting by key: its own, those of its parts and the topic defaults."""
+    """Return every broker setting that has an effect, by key: its own, its parts', the topics'."""
     own = definitions(BrokerConfig)
     return {
         **own,
@@ -65,13 +82,19 @@ def broker_definitions() -> Mapping[str, Definition]:
     }
 
 
+@cache
+def described_definitions() -> Mapping[str, Definition]:
+    """Return every broker setting that is known, by key; those of Kafka without meaning too."""
+    return {**idle_definitions(), **broker_definitions()}
+
+
 def definitions_of(resource_type: ConfigKind) -> Mapping[str, Definition]:
     """Return every setting that a resource of this type may have, by key."""
     match resource_type:
         case ConfigKind.TOPIC:
             return TOPIC_DEFINITIONS
         case ConfigKind.BROKER:
-            return broker_definitions()
+            return described_definitions()
         case ConfigKind.CLIENT_METRICS:
             return CLIENT_METRICS_DEFINITIONS
         case ConfigKind.GROUP:
@@ -85,6 +108,7 @@ def check_texts(
     in_all: Mapping[str, str],
     *,
     groups: GroupConfig,
+    is_of_all_brokers: bool = False,
 ) -> None:
     """Refuse settings that a resource does not have, and values that are not allowed.
 
@@ -95,7 +119,7 @@ def check_texts(
             check_topic_texts(given)
             check_topic_as_a_whole(in_all)
         case ConfigKind.BROKER:
-            check_broker_texts(given)
+            check_broker_texts(given, is_of_all=is_of_all_brokers)
         case ConfigKind.CLIENT_METRICS:
             check_subscription_texts(in_all)
         case ConfigKind.GROUP:
@@ -107,11 +131,13 @@ def of_one_listener(key: str) -> Definition | None:
     return listener_definition(key) or listener_tls_definition(key)
 
 
-def check_broker_texts(texts: Mapping[str, str]) -> None:
-    """Refuse what a broker does not know, does not take while it runs, or may not be set to."""
-    known = broker_definitions()
+def check_broker_texts(texts: Mapping[str, str], *, is_of_all: bool = False) -> None:
+    """Refuse (INVALID_REQUEST) what brokers do not accept while they run.
+
+    `is_of_all` stands for the settings of all brokers together.  As in Kafka an unknown name is
+    accepted; one of the security family is not, whose effect would be missed.
+    """
     for key, text in texts.items():
-        definition = known.get(key) or of_one_listener(key)
         reason = reason_tls_refused(key, text)
         if reason is not None:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"{key} is refused: {reason}")
@@ -121,14 +147,51 @@ def check_broker_texts(texts: Mapping[str, str]) -> None:
                 "These security configs can be dynamically updated only per-listener using the "
                 f"listener prefix: {key}",
             )
-        if definition is None:
-            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {key}")
-        if not definition.is_dynamic:
+        if is_of_all and key.startswith(ONE_BROKERS_KEYS):
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST,
-                f"Cannot update these configs dynamically: {key}; set it in the broker's file",
+                "Cannot update these configs at default cluster level, broker id must be "
+                f"specified: {key}",
             )
-        try:
-            definition.value_of(text)
-        except ConfigError as error:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        _check_broker_text(key, text)
+
+
+ONE_BROKERS_KEYS = (LISTENER_PREFIX, CORDONED_LOG_DIRS, KERBEROS_PREFIX)
+"""Starts of keys that only a single broker may be given."""
+
+AT_LEAST_ONE = frozenset({MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS_PER_IP})
+"""Numbers that may be zero in a file, and not while a broker runs: no client could take it back."""
+
+
+@cache
+def _static_keys() -> frozenset[str]:
+    """Return the known keys, besides the declared ones of brokers, that only a file may have."""
+    parts = (ControllerConfig, MutationQuotaConfig, QuorumConfig)
+    own = {key for part in parts for key in definitions(part)}
+    return frozenset({*own, *SECURITY_KEYS, *UNKEPT_PROMISES, "log.dir", "process.roles"})
+
+
+def _check_broker_text(key: str, text: str) -> None:
+    definition = described_definitions().get(key) or of_one_listener(key)
+    if definition is None or definition.is_internal:
+        reason = reason_refused(key)
+        if reason is not None or is_of_security_family(key):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"{key} is refused: {reason or 'it is of the security family and unknown'}",
+            )
+    if definition is None and key not in _static_keys():
+        return
+    if definition is None or not definition.is_dynamic:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: {key}; set it in the broker's file",
+        )
+    try:
+        value = definition.value_of(text)
+        if key in AT_LEAST_ONE and value < 1:
+            raise ConfigError(key, f"is {text!r}; a running broker takes at least 1")
+        if isinstance(value, tuple) and len(set(value)) < len(value):
+            raise ConfigError(key, f"is {text!r}; a running broker takes each item once")
+    except ConfigError as error:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -5,6 +5,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from ottla.model.ids import NodeId
+from ottla.model.settings.declare import items
 
 PORT_MAX = 65_535
 HOST_CHARS_MAX = 253
@@ -116,7 +117,7 @@ def _listener(part: str) -> ListenAddress:
 
 
 def _parts(text: str) -> Iterable[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    return items(text)
 
 
 def is_loopback(host: str) -> bool:

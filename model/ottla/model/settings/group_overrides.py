@@ -6,8 +6,8 @@ WithinTheBounds (what is set on a group lies between the minimum and the maximum
 
 from collections.abc import Mapping
 
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.settings.declare import Definition, definitions, setting, values_of
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.declare import Definition, allowed_texts, definitions, setting, values_of
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.values import frozen
 
@@ -41,7 +41,7 @@ def group_settings_of(texts: Mapping[str, str], config: GroupConfig) -> GroupSet
 
     What no group can have is passed over: it may have been set under another release's rules.
     """
-    ours = {key: text for key, text in texts.items() if key in GROUP_DEFINITIONS}
+    ours, _errors = allowed_texts(GROUP_DEFINITIONS, texts)
     values, _unknown = values_of(GroupSettings, ours)
     return GroupSettings(
         **{
@@ -57,10 +57,10 @@ def check_group_texts(texts: Mapping[str, str], config: GroupConfig) -> None:
     unknown = sorted(set(texts) - set(GROUP_DEFINITIONS))
     if unknown:
         raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown[0]}")
-    try:
-        settings = group_settings_of(texts, config)
-    except ConfigError as error:
-        raise RefusedError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    _allowed, errors = allowed_texts(GROUP_DEFINITIONS, texts)
+    if errors:
+        raise RefusedError(ErrorCode.INVALID_CONFIG, str(next(iter(errors.values()))))
+    settings = group_settings_of(texts, config)
     bounds = {
         "consumer.heartbeat.interval.ms": (
             config.consumer_heartbeat_interval_ms_min,

@@ -15,6 +15,17 @@ ORDERED = (
 """Pairs of settings of which the second may not be below the first."""
 
 
+MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
+
+
+def migration_policy(text: str) -> str:
+    """one of bidirectional, upgrade, downgrade, disabled, in either case."""
+    found = text.lower()
+    if found not in MIGRATION_POLICIES:
+        raise ValueError(text)
+    return found
+
+
 @frozen(kw_only=True)
 class GroupConfig:
     """Settings of the group coordinator; all brokers should have the same."""
@@ -147,7 +158,7 @@ class GroupConfig:
     consumer_migration_policy: str = setting(
         "bidirectional",
         key="group.consumer.migration.policy",
-        one_of=("bidirectional", "upgrade", "downgrade", "disabled"),
+        parse=migration_policy,
         doc="Whether a group may go over from the classic protocol to the consumer protocol "
         "(upgrade), back (downgrade), both or neither while it has members.",
     )

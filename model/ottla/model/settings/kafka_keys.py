@@ -1,161 +1,241 @@
-"""The keys of a Kafka broker's file, and those of them whose promise Ottla does not keep.
+"""The keys of a Kafka broker's file that have no meaning here, and those whose promise is not kept.
 
-Pure.  The names are those of Kafka 4.3's broker configuration, and of older files that still exist.
+Pure.  The idle keys are those of Kafka 4.4 that no config class declares: threads, purgatories, and
+features that are not served.  A file may carry them, and a running broker accepts those that a
+broker of Kafka accepts: they are checked by Kafka's own bounds, stored, described and warned about
+once.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from ottla.model.errors import ConfigError
+from ottla.model.settings.declare import Definition, SettingKind
 
-_KAFKA_KEYS = """
-add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-advertised.listeners alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
-alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
-auto.create.topics.enable auto.leader.rebalance.enable background.threads
-broker.heartbeat.interval.ms broker.id broker.rack broker.session.timeout.ms
-client.quota.callback.class compression.gzip.level compression.lz4.level compression.type
-compression.zstd.level config.providers connection.failed.authentication.delay.ms
-connections.max.idle.ms connections.max.reauth.ms controlled.shutdown.enable
-controller.listener.names controller.performance.always.log.threshold.ms
-controller.performance.sample.period.ms controller.quorum.append.linger.ms
-controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
-controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
-controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
-controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
-controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
-create.topic.policy.class.name default.replication.factor
-delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-delegation.token.max.lifetime.ms delegation.token.secret.key
-delete.records.purgatory.purge.interval.requests delete.topic.enable early.start.listeners
-fetch.max.bytes fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-group.consumer.assignment.interval.ms group.consumer.assignors
-group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
-group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
-group.consumer.max.size group.consumer.migration.policy
-group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
-group.consumer.session.timeout.ms group.coordinator.append.linger.ms
-group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
-group.coordinator.rebalance.protocols group.coordinator.threads group.initial.rebalance.delay.ms
-group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
-group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
-group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
-group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
-group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
-group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
-group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
-group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
-group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
-group.share.min.session.timeout.ms group.share.partition.max.record.locks
-group.share.persister.class.name group.share.record.lock.duration.ms
-group.share.session.timeout.ms group.streams.assignment.interval.ms
-group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
-group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms
-group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
-group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
-group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-group.streams.session.timeout.ms initial.broker.registration.timeout.ms
-inter.broker.listener.name internal.metadata.delete.delay.millis
-internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
-kafka.metrics.polling.interval.secs kafka.metrics.reporters
-leader.imbalance.check.interval.seconds listener.security.protocol.map listeners
-log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
-log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
-log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads
-log.cleanup.policy log.dir log.dir.failure.timeout.ms log.dirs log.flush.interval.messages
-log.flush.interval.ms log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
-log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes log.index.size.max.bytes
-log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
-log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
-log.message.timestamp.type log.preallocate log.retention.bytes log.retention.check.interval.ms
-log.retention.hours log.retention.minutes log.retention.ms log.roll.hours log.roll.jitter.hours
-log.roll.jitter.ms log.roll.ms log.segment.bytes log.segment.delete.delay.ms
-max.connection.creation.rate max.connections max.connections.per.ip
-max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
-max.request.partition.size.limit message.max.bytes metadata.log.dir
-metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
-metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
-metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
-metrics.recording.level metrics.sample.window.ms min.insync.replicas node.id num.io.threads
-num.network.threads num.partitions num.recovery.threads.per.data.dir
-num.replica.alter.log.dirs.threads num.replica.fetchers offset.metadata.max.bytes
-offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.check.interval.ms
-offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
-offsets.topic.replication.factor offsets.topic.segment.bytes principal.builder.class
-process.roles producer.id.expiration.check.interval.ms producer.id.expiration.ms
-producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests
-quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
-remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
-remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
-remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
-remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
-remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
-remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
-remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
-remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
-remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
-remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
-remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
-remote.log.reader.max.pending.tasks remote.log.reader.threads
-remote.log.storage.manager.class.name remote.log.storage.manager.class.path
-remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.fetch.backoff.ms
-replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
-replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
-replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
-replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
-sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
-sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
-sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
-sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
-sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
-sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
-sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
-sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
-sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
-sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
-sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
-sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
-sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
-sasl.server.max.receive.size security.inter.broker.protocol security.providers
-server.max.startup.time.ms share.coordinator.append.linger.ms
-share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
-share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
-share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
-share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
-share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
-share.coordinator.threads share.coordinator.write.timeout.ms
-share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
-socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
-socket.request.max.bytes socket.send.buffer.bytes ssl.allow.dn.changes ssl.allow.san.changes
-ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
-ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
-ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
-ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
-ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
-transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-transaction.partition.verification.enable
-transaction.remove.expired.transaction.cleanup.interval.ms
-transaction.state.log.load.buffer.size transaction.state.log.min.isr
-transaction.state.log.num.partitions transaction.state.log.replication.factor
-transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-transactional.id.expiration.ms unclean.leader.election.enable
-unclean.leader.election.interval.ms unstable.api.versions.enable
-unstable.feature.versions.enable
+_IDLE_KEYS = """
+background.threads INT 10 1.. dynamic
+broker.id INT -1
+controlled.shutdown.enable BOOLEAN true
+controller.performance.always.log.threshold.ms LONG 2000 0.. internal
+controller.performance.sample.period.ms LONG 60000 100.. internal
+controller.quorum.auto.join.enable BOOLEAN false
+controller.socket.timeout.ms INT 30000
+delete.records.purgatory.purge.interval.requests INT 1
+early.start.listeners LIST null
+errors.deadletterqueue.auto.create.topics.enable BOOLEAN false dynamic
+errors.deadletterqueue.topic.name.prefix STRING dlq. dynamic
+fetch.purgatory.purge.interval.requests INT 1000
+follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
+group.consumer.assignment.interval.ms INT 1000 0.. dynamic
+group.consumer.assignor.offload.enable BOOLEAN true dynamic internal
+group.consumer.max.assignment.interval.ms INT 15000 0..
+group.consumer.min.assignment.interval.ms INT 0 0..
+group.coordinator.append.linger.ms INT -1 -1..
+group.coordinator.background.threads INT 2 1..
+group.coordinator.cached.buffer.max.bytes INT 1048588 524288.. dynamic
+group.coordinator.threads INT 4 1..
+group.share.assignment.interval.ms INT 1000 0.. dynamic
+group.share.assignor.offload.enable BOOLEAN true dynamic internal
+group.share.assignors LIST simple
+group.share.delivery.count.limit INT 5 2..10
+group.share.dlq.manager.class.name STRING \
+org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager internal
+group.share.heartbeat.interval.ms INT 5000 1..
+group.share.initialize.retry.interval.ms INT 30000 1.. internal
+group.share.max.assignment.interval.ms INT 15000 0..
+group.share.max.delivery.count.limit INT 10 5..25
+group.share.max.heartbeat.interval.ms INT 15000 1..
+group.share.max.partition.max.record.locks INT 4000 2000..10000
+group.share.max.record.lock.duration.ms INT 60000 30000..3600000
+group.share.max.session.timeout.ms INT 60000 1..
+group.share.max.share.sessions INT 2000 1..
+group.share.max.size INT 200 1..1000
+group.share.min.assignment.interval.ms INT 0 0..
+group.share.min.delivery.count.limit INT 2 2..5
+group.share.min.heartbeat.interval.ms INT 5000 1..
+group.share.min.partition.max.record.locks INT 100 100..2000
+group.share.min.record.lock.duration.ms INT 15000 1000..30000
+group.share.min.session.timeout.ms INT 45000 1..
+group.share.partition.max.record.locks INT 2000 100..10000
+group.share.persister.class.name STRING \
+org.apache.kafka.server.share.persister.DefaultStatePersister internal
+group.share.record.lock.duration.ms INT 30000 1000..3600000
+group.share.session.timeout.ms INT 45000 1..
+group.streams.acceptable.recovery.lag LONG 10000 0.. internal
+group.streams.assignment.interval.ms INT 1000 0.. dynamic
+group.streams.assignor.offload.enable BOOLEAN true dynamic internal
+group.streams.assignors LIST sticky
+group.streams.heartbeat.interval.ms INT 5000 1..
+group.streams.initial.rebalance.delay.ms INT 3000 0..
+group.streams.max.assignment.interval.ms INT 15000 0..
+group.streams.max.heartbeat.interval.ms INT 15000 1..
+group.streams.max.session.timeout.ms INT 60000 1..
+group.streams.max.size INT 2147483647 1..
+group.streams.max.standby.replicas INT 2 0..
+group.streams.max.warmup.replicas INT 20 0.. internal
+group.streams.min.assignment.interval.ms INT 0 0..
+group.streams.min.heartbeat.interval.ms INT 5000 1..
+group.streams.min.session.timeout.ms INT 45000 1..
+group.streams.min.task.offset.interval.ms INT 15000 1.. internal
+group.streams.num.standby.replicas INT 0 0..
+group.streams.num.warmup.replicas INT 2 0.. internal
+group.streams.rack.aware.assignment.tags LIST ""
+group.streams.session.timeout.ms INT 45000 1..
+group.streams.task.offset.interval.ms INT 60000 1.. internal
+group.streams.topology.description.plugin.class CLASS null
+internal.metadata.delete.delay.millis LONG 60000 internal
+internal.metadata.log.segment.bytes INT null internal
+internal.metadata.max.batch.size.in.bytes INT 8388608 internal
+kafka.metrics.polling.interval.secs INT 10 1..
+kafka.metrics.reporters LIST ""
+log.dir.failure.timeout.ms LONG 30000 1..
+log.local.retention.bytes LONG -2 -2.. dynamic
+log.local.retention.ms LONG -2 -2.. dynamic
+log.remote.copy.lag.bytes LONG -1 -1.. dynamic
+log.remote.copy.lag.ms LONG 0 -1.. dynamic
+max.decompressed.message.bytes INT 2147483639 1..2147483639 dynamic
+max.request.partition.size.limit INT 2000 1..
+metric.reporters LIST org.apache.kafka.common.metrics.JmxReporter dynamic
+metrics.num.samples INT 2 1..
+metrics.recording.level STRING INFO
+metrics.sample.window.ms LONG 30000 1..
+num.io.threads INT 8 1.. dynamic
+num.network.threads INT 3 1.. dynamic
+num.replica.fetchers INT 1 1.. dynamic
+offsets.load.buffer.size INT 5242880 1..
+offsets.topic.compression.codec INT 0
+producer.purgatory.purge.interval.requests INT 1000
+queued.max.requests INT 500 1..
+remote.fetch.max.wait.ms INT 500 1.. dynamic
+remote.list.offsets.request.timeout.ms LONG 30000 1.. dynamic
+remote.log.index.file.cache.total.size.bytes LONG 1073741824 1.. dynamic
+remote.log.index.file.cache.ttl.ms LONG 900000 -1.. internal
+remote.log.manager.copier.thread.pool.size INT 10 1.. dynamic
+remote.log.manager.expiration.thread.pool.size INT 10 1.. dynamic
+remote.log.manager.follower.thread.pool.size INT 2 1.. dynamic
+remote.log.manager.task.interval.ms LONG 30000 1..
+remote.log.manager.task.retry.backoff.max.ms LONG 30000 1.. internal
+remote.log.manager.task.retry.backoff.ms LONG 500 1.. internal
+remote.log.manager.task.retry.jitter DOUBLE 0.2 0..0.5 internal
+remote.log.manager.thread.pool.size INT 2 1..
+remote.log.metadata.custom.metadata.max.bytes INT 128 0..
+remote.log.metadata.manager.class.name STRING \
+org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
+remote.log.metadata.manager.class.path STRING null
+remote.log.metadata.manager.impl.prefix STRING rlmm.config.
+remote.log.metadata.manager.listener.name STRING null
+remote.log.reader.max.pending.tasks INT 100 1..
+remote.log.reader.threads INT 10 1.. dynamic
+remote.log.storage.manager.class.name STRING null
+remote.log.storage.manager.class.path STRING null
+remote.log.storage.manager.impl.prefix STRING rsm.config.
+replica.selector.class STRING null
+replica.socket.receive.buffer.bytes INT 65536
+sasl.kerberos.kinit.cmd STRING /usr/bin/kinit dynamic
+sasl.kerberos.min.time.before.relogin LONG 60000 dynamic
+sasl.kerberos.principal.to.local.rules LIST DEFAULT dynamic
+sasl.kerberos.service.name STRING null dynamic
+sasl.kerberos.ticket.renew.jitter DOUBLE 0.05 dynamic
+sasl.kerberos.ticket.renew.window.factor DOUBLE 0.8 dynamic
+server.max.startup.time.ms LONG 9223372036854775807 0.. internal
+share.coordinator.append.linger.ms INT -1 -1..
+share.coordinator.cached.buffer.max.bytes INT 1048588 524288.. dynamic
+share.coordinator.cold.partition.snapshot.interval.ms INT 300000 1.. internal
+share.coordinator.load.buffer.size INT 5242880 1..
+share.coordinator.snapshot.update.records.per.snapshot INT 500 0..500
+share.coordinator.state.topic.compression.codec INT 0
+share.coordinator.state.topic.min.isr SHORT 2 1..
+share.coordinator.state.topic.num.partitions INT 50 1..
+share.coordinator.state.topic.prune.interval.ms INT 300000 1.. internal
+share.coordinator.state.topic.replication.factor SHORT 3 1..
+share.coordinator.state.topic.segment.bytes INT 104857600 1..
+share.coordinator.threads INT 1 1..
+share.coordinator.write.timeout.ms INT 5000 1..
+share.fetch.purgatory.purge.interval.requests INT 1000
+socket.connection.setup.timeout.max.ms LONG 30000
+socket.connection.setup.timeout.ms LONG 10000
+socket.receive.buffer.bytes INT 102400
+socket.send.buffer.bytes INT 102400
+unstable.api.versions.enable BOOLEAN false internal
+unstable.feature.versions.enable BOOLEAN false internal
 """
-KAFKA_KEYS = frozenset(_KAFKA_KEYS.split())
-"""Every key of Kafka 4.3."""
+"""One row for each key: name, type, default, then the bounds if there are any, `dynamic` if Kafka
+changes it at run time, and `internal` if Kafka does not describe it."""
+
+_REASONS: tuple[tuple[str, str], ...] = (
+    ("group.share.", "share groups are not served"),
+    ("share.", "share groups are not served"),
+    ("errors.deadletterqueue.", "share groups are not served"),
+    ("group.streams.", "groups of Kafka Streams are not served"),
+    ("remote.", "there is no remote storage"),
+    ("log.remote.", "there is no remote storage"),
+    ("log.local.", "there is no remote storage"),
+    ("follower.fetch.last.tiered.", "there is no remote storage"),
+    ("sasl.kerberos.", "GSSAPI is not offered"),
+    ("metric.reporters", "code of the JVM is not run here"),
+    ("kafka.metrics.", "code of the JVM is not run here"),
+    ("num.", "one event loop serves all connections"),
+    ("background.threads", "one event loop serves all connections"),
+    (
+        "max.decompressed.message.bytes",
+        "the size of a decompressed batch is bounded by Ottla itself",
+    ),
+)
+"""Reasons why a key has no meaning, by the start of its name; the first that fits."""
+_OTHER_REASON = "it belongs to a part of Kafka's broker that Ottla does not have"
+
+THREAD_POOLS = frozenset(
+    {
+        "background.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+    }
+)
+"""Sizes of thread pools, which a running broker of Kafka changes to half to twice as many."""
+
+
+@cache
+def idle_definitions() -> Mapping[str, Definition]:
+    """Return the declarations of Kafka 4.4's keys that have no meaning here, by key."""
+    rows = (row.split() for row in _IDLE_KEYS.strip().splitlines())
+    return {row[0]: _idle_definition(*row) for row in rows}
+
+
+def _idle_definition(key: str, kind: str, default: str, *rest: str) -> Definition:
+    lowest, highest = "", ""
+    if rest and ".." in rest[0]:
+        lowest, _, highest = rest[0].partition("..")
+    reason = next((why for start, why in _REASONS if key.startswith(start)), _OTHER_REASON)
+    return Definition(
+        key=key,
+        field_name="",
+        kind=SettingKind[kind],
+        default={"null": None, '""': ""}.get(default, default),
+        doc="A setting of Kafka's broker.",
+        at_least=float(lowest) if lowest else None,
+        at_most=float(highest) if highest else None,
+        is_dynamic="dynamic" in rest,
+        is_internal="internal" in rest,
+        has_no_effect_yet=reason,
+    )
+
+
+def check_idle(texts: Mapping[str, str]) -> None:
+    """Refuse a value that Kafka refuses too, of a key without meaning.  Raises ConfigError."""
+    for key, definition in idle_definitions().items():
+        if key in texts:
+            definition.value_of(texts[key])
+    node_id = texts.get("node.id", "").strip()
+    broker_id = texts.get("broker.id", node_id).strip()
+    if broker_id != node_id:
+        raise ConfigError("broker.id", f"is {broker_id!r}, and node.id is {node_id!r}; take it out")
+
 
 _FORMER_KEYS = """
 broker.id.generation.enable control.plane.listener.name controller.quorum.voter.ids
@@ -188,5 +268,5 @@ def check_promises(texts: Mapping[str, str]) -> None:
 
 
 def keys_of_kafka(keys: Iterable[str]) -> list[str]:
-    """Return which of some keys are Kafka's, sorted."""
-    return sorted(key for key in keys if key in KAFKA_KEYS or key in FORMER_KEYS)
+    """Return which of some keys are Kafka's and have no meaning here, sorted."""
+    return sorted(key for key in keys if key in idle_definitions() or key in FORMER_KEYS)

@@ -153,7 +153,6 @@ class QuotaConfig:
         key=CALLBACK_CLASS,
         kind=SettingKind.CLASS,
         parse=parse_callback,
-        text="",
         doc="A class that decides the limits of clients in place of the eight levels, as "
         "module:Class.",
     )

@@ -69,6 +69,33 @@ REFUSED_KEYS: Mapping[str, str] = {
 }
 """Single settings that are refused, each with the reason."""
 
+KERBEROS_PREFIX = "sasl.kerberos."
+"""The start of settings of GSSAPI.  They are idle, as no listener offers it: they protect no one,
+and clients and tools of Kafka change them at run time."""
+
+SECURITY_FAMILY = (
+    "allow.everyone.if.no.acl.found",
+    "authorizer.",
+    "delegation.token.",
+    "password.",
+    "principal.",
+    "sasl.",
+    "security.",
+    "ssl.",
+    "super.users",
+)
+"""Starts of the names, without a listener's prefix, of settings that protect something."""
+
+
+def is_of_security_family(key: str) -> bool:
+    """Return whether a key, prefixes and all, asks for protection."""
+    parts = key.split(".")
+    ends = (".".join(parts[at:]) for at in range(len(parts)))
+    names = list(ends) if key.startswith(LISTENER_PREFIX) else [key]
+    if any(name.startswith(KERBEROS_PREFIX) for name in names):
+        return False
+    return any(name.startswith(SECURITY_FAMILY) for name in names)
+
 
 def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None:
     """Refuse what asks for protection that is not there.  Raises ConfigError with the first."""
@@ -141,6 +168,8 @@ def reason_refused(key: str) -> str | None:
         return next((reason for one in keys if (reason := reason_refused(one))), None)
     if key in REFUSED_KEYS:
         return REFUSED_KEYS[key]
+    if key.startswith(KERBEROS_PREFIX):
+        return None
     return next(
         (reason for prefix, reason in REFUSED_PREFIXES.items() if key.startswith(prefix)), None
     )

@@ -50,6 +50,7 @@ class TopicConfig:
         key="compression.gzip.level",
         at_least=-1,
         at_most=9,
+        none_of=(0,),
         broker_keys=("compression.gzip.level",),
         doc="The gzip level where compression.type is gzip; -1 is the library's default.",
     )
@@ -269,24 +270,129 @@ class TopicConfig:
 TOPIC_DEFAULTS = TopicConfig()
 """A topic's settings where nothing is set."""
 
-TOPIC_DEFINITIONS: Mapping[str, Definition] = definitions(TopicConfig)
+_NO_REMOTE_STORAGE = "there is no remote storage"
+
+
+def _absent(
+    key: str, default: str, why: str, kind: SettingKind, *broker_keys: str, at_least: int = -1
+) -> Definition:
+    return Definition(
+        key=key,
+        field_name="",
+        kind=kind,
+        default=default,
+        doc=f"Accepted at its default only: {why}.",
+        at_least=None if kind is SettingKind.BOOLEAN else at_least,
+        broker_keys=broker_keys,
+        default_only_because=why,
+    )
+
+
+ABSENT_DEFINITIONS: Mapping[str, Definition] = {
+    one.key: one
+    for one in (
+        _absent(
+            "errors.deadletterqueue.group.enable",
+            "false",
+            "share groups are not served",
+            SettingKind.BOOLEAN,
+        ),
+        _absent(
+            "local.retention.bytes",
+            "-2",
+            _NO_REMOTE_STORAGE,
+            SettingKind.LONG,
+            "log.local.retention.bytes",
+            at_least=-2,
+        ),
+        _absent(
+            "local.retention.ms",
+            "-2",
+            _NO_REMOTE_STORAGE,
+            SettingKind.LONG,
+            "log.local.retention.ms",
+            at_least=-2,
+        ),
+        _absent(
+            "max.decompressed.message.bytes",
+            "2147483639",
+            "Ottla bounds the size of a decompressed batch itself",
+            SettingKind.INT,
+            "max.decompressed.message.bytes",
+            at_least=1,
+        ),
+        _absent(
+            "remote.copy.lag.bytes",
+            "-1",
+            _NO_REMOTE_STORAGE,
+            SettingKind.LONG,
+            "log.remote.copy.lag.bytes",
+        ),
+        _absent(
+            "remote.copy.lag.ms",
+            "0",
+            _NO_REMOTE_STORAGE,
+            SettingKind.LONG,
+            "log.remote.copy.lag.ms",
+        ),
+        *(
+            _absent(key, "false", _NO_REMOTE_STORAGE, SettingKind.BOOLEAN)
+            for key in (
+                "remote.log.copy.disable",
+                "remote.log.delete.on.disable",
+                "remote.storage.enable",
+            )
+        ),
+    )
+}
+"""Kafka's topic settings of features that Ottla does not have, by key."""
+
+TOPIC_DEFINITIONS: Mapping[str, Definition] = {**definitions(TopicConfig), **ABSENT_DEFINITIONS}
 
 BROKER_TO_TOPIC: dict[str, str] = {
     broker_key: definition.key
-    for definition in TOPIC_DEFINITIONS.values()
+    for definition in definitions(TopicConfig).values()
     for broker_key in definition.broker_keys
 }
 """Which topic setting a broker key gives the default of."""
 
 
-DEFAULT_DEFINITIONS: Mapping[str, Definition] = {
-    broker_key: replace(
-        TOPIC_DEFINITIONS[topic_key],
+_HOURS_OF_DAYS = str(7 * 24)
+UNSET_DEFAULTS: Mapping[str, str | None] = {
+    "log.retention.ms": None,
+    "log.retention.minutes": None,
+    "log.retention.hours": _HOURS_OF_DAYS,
+    "log.roll.ms": None,
+    "log.roll.hours": _HOURS_OF_DAYS,
+    "log.roll.jitter.ms": None,
+    "log.roll.jitter.hours": "0",
+    "log.flush.interval.ms": None,
+}
+"""Kafka's defaults of the keys that give one topic setting together, of which only one has any."""
+
+RETENTION_TIMES = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+"""Broker keys of which every negative number means that there is no bound; zero is refused."""
+
+
+def _default_definition(broker_key: str, topic_key: str) -> Definition:
+    """Return the declaration of a broker key, by Kafka's rules for the broker."""
+    of_topic = TOPIC_DEFINITIONS[topic_key]
+    own = replace(
+        of_topic,
         key=broker_key,
-        default=None if broker_key in LONGER_UNITS else TOPIC_DEFINITIONS[topic_key].default,
+        default=UNSET_DEFAULTS.get(broker_key, of_topic.default),
         # As in Kafka, of several units only the one topics speak of is dynamic.
         is_dynamic=broker_key not in LONGER_UNITS,
     )
+    if broker_key in LONGER_UNITS:
+        own = replace(own, kind=SettingKind.INT)
+    if broker_key in RETENTION_TIMES:
+        own = replace(own, at_least=None, none_of=(0,))
+    return own
+
+
+DEFAULT_DEFINITIONS: Mapping[str, Definition] = {
+    broker_key: _default_definition(broker_key, topic_key)
     for broker_key, topic_key in BROKER_TO_TOPIC.items()
 }
 """The broker-side twins of the topic settings, by broker key."""
@@ -295,19 +401,24 @@ DEFAULT_DEFINITIONS: Mapping[str, Definition] = {
 def topic_defaults_of(broker_texts: Mapping[str, str]) -> dict[str, str]:
     """Return the topic defaults that broker settings give, by topic key; checks every value."""
     found: dict[str, str] = {}
-    for definition in TOPIC_DEFINITIONS.values():
+    for definition in definitions(TopicConfig).values():
         for broker_key in definition.broker_keys:
             if broker_key in broker_texts:
-                value = DEFAULT_DEFINITIONS[broker_key].value_of(broker_texts[broker_key])
-                unit_ms = LONGER_UNITS.get(broker_key)
-                text = broker_texts[broker_key].strip()
-                found[definition.key] = text if unit_ms is None else str(_scaled(value, unit_ms))
+                found[definition.key] = as_topic_text(broker_key, broker_texts[broker_key])
                 break
     return found
 
 
-def _scaled(value: int, unit_ms: int) -> int:
-    return value if value < 0 else value * unit_ms
+def as_topic_text(broker_key: str, text: str) -> str:
+    """Return a topic's default as its own key would have it.  Raises ConfigError if not allowed.
+
+    Hours and minutes become milliseconds; a retention time without bound is -1.
+    """
+    value = DEFAULT_DEFINITIONS[broker_key].value_of(text)
+    if broker_key in RETENTION_TIMES and value < 0:
+        return "-1"
+    unit_ms = LONGER_UNITS.get(broker_key)
+    return text.strip() if unit_ms is None else str(value * unit_ms)
 
 
 def check_topic_texts(texts: Mapping[str, str | None]) -> None:
