@@ -15,6 +15,7 @@ from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDes
 from ottla.wire.messages.consumer_group_describe_response import Assignment, DescribedGroup
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
+from ottla.wire.messages.describe_groups_response import DescribedGroup as DescribedClassicGroup
 from ottla.wire.messages.list_groups_request import ListGroupsRequest
 
 NO_OPERATIONS = -(1 << 31)
@@ -50,11 +51,11 @@ def describe(groups: Any, *group_ids: str, is_served: bool = True, **more: Any) 
     return answer.groups if group_ids else answer.groups[0]
 
 
-def describe_classic(groups: Any, *group_ids: str, version: int) -> list[Any]:
+def describe_classic(groups: Any, *group_ids: str, version: int, **more: Any) -> list[Any]:
     """Ask DescribeGroups."""
     answer: Any = GroupAdminApis(Door(groups)).describe(  # type: ignore[arg-type]
         SimpleNamespace(api_version=version, permissions=None),  # type: ignore[arg-type]
-        DescribeGroupsRequest(groups=list(group_ids)),
+        DescribeGroupsRequest(groups=list(group_ids), **more),
     )
     return list(answer.groups)
 
@@ -184,6 +185,25 @@ def test_describe_groups_finds_no_consumer_group_and_says_why_since_version_6(
         assert missing.error_message == "Group missing not found."
     else:
         assert found.error_code == missing.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_operations_are_told_of_every_group_without_an_error(groups: Any, version: int) -> None:
+    groups.commit(group_id="classic")
+    found = describe_classic(
+        groups,
+        "classic",
+        "missing",
+        "elsewhere",
+        version=version,
+        include_authorized_operations=True,
+    )
+    unknown = DescribedClassicGroup().authorized_operations
+    assert [one.authorized_operations for one in found] == [
+        3400,
+        3400 if version < 6 else unknown,
+        unknown,
+    ]
 
 
 def test_groups_of_both_protocols_are_listed_by_state_and_type(groups: Any) -> None:

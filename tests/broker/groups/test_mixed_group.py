@@ -213,13 +213,77 @@ def test_classic_members_leave_by_their_own_request(groups: Any) -> None:
     assert groups.leave(("stranger", None), ("", "i"), (old, None)).answer == [
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.NONE,
-        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NONE,
     ]
+    assert groups.leave((old, None)).answer == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert list(groups.consumers.members) == ["new"]
     groups.beat("new", 2)
     assert given(groups.beat("new", 3, topics=["orders"], owned={}, rebalance_ms=1)) == {
         topic: {0, 1, 2, 3}
     }
+
+
+LEAVERS = {
+    "a dynamic member by its id": (("new", None), ErrorCode.NONE),
+    "a static member by its instance id": (("", "i"), ErrorCode.NONE),
+    "a static member by its id": (("static", None), ErrorCode.NONE),
+    "a static member by both": (("static", "i"), ErrorCode.NONE),
+    "another id under an instance id": (("new", "i"), ErrorCode.FENCED_INSTANCE_ID),
+    "an unknown instance id": (("", "j"), ErrorCode.UNKNOWN_MEMBER_ID),
+    "an unknown id": (("stranger", None), ErrorCode.UNKNOWN_MEMBER_ID),
+    "no id": (("", None), ErrorCode.UNKNOWN_MEMBER_ID),
+}
+"""What LeaveGroup names, and Kafka 4.4's answer for members of the consumer protocol."""
+
+
+@pytest.mark.parametrize("name", LEAVERS)
+def test_an_admin_removes_members_of_the_consumer_protocol(groups: Any, name: str) -> None:
+    identity, code = LEAVERS[name]
+    groups.make_topic("orders", 4)
+    groups.enter("new")
+    groups.enter("static", instance_id="i")
+    epoch = groups.consumers.group_epoch
+
+    assert groups.leave(identity).answer == [code]
+
+    gone = (
+        set() if code is not ErrorCode.NONE else {"static" if identity != ("new", None) else "new"}
+    )
+    assert set(groups.consumers.members) == {"new", "static"} - gone
+    assert groups.consumers.group_epoch == epoch + len(gone)
+    for member_id in gone:
+        assert groups.beat(member_id, 1).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_all_members_that_one_request_removes_leave_in_one_epoch(groups: Any) -> None:
+    groups.make_topic("orders", 4)
+    for member_id in ("a", "b", "c"):
+        groups.enter(member_id)
+    epoch = groups.consumers.group_epoch
+    assert groups.leave(("a", None), ("b", None), ("a", None)).answer == [ErrorCode.NONE] * 3
+    assert set(groups.consumers.members) == {"c"}
+    assert groups.consumers.group_epoch == epoch + 1
+
+
+def test_a_group_whose_consumers_are_removed_is_classic_again(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    old = classic_group(groups, topic)
+    groups.enter("new")
+    groups.enter("newer")
+    assert groups.leave(("new", None), ("newer", None)).answer == [ErrorCode.NONE] * 2
+    assert list(groups.group.members) == [old]
+    groups.restart()
+    assert list(groups.group.members) == [old]
+
+
+def test_a_group_whose_members_are_all_removed_is_empty(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    old = classic_group(groups, topic)
+    groups.enter("new")
+    assert groups.leave((old, None), ("new", None)).answer == [ErrorCode.NONE] * 2
+    assert groups.consumers.members == {}
+    groups.restart()
+    assert groups.consumers.members == {}
 
 
 def test_who_goes_over_itself_is_not_waited_for_as_a_classic_member(groups: Any) -> None:

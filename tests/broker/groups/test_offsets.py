@@ -98,6 +98,34 @@ def test_offsets_of_topics_that_nobody_uses_can_be_deleted(groups: Any) -> None:
     assert groups.fetched("old") is None
 
 
+FIELDS_OF_V0 = encode(ConsumerProtocolSubscription(topics=["orders"]), 0)
+
+SUBSCRIPTIONS: dict[str, tuple[bytes, ErrorCode]] = {
+    "version 0": (b"\0\0" + FIELDS_OF_V0, ErrorCode.NONE),
+    "version 1 that ends after the fields of 0": (b"\0\1" + FIELDS_OF_V0, ErrorCode.NONE),
+    "version 3 that ends after the fields of 0": (b"\0\3" + FIELDS_OF_V0, ErrorCode.NONE),
+    "a later version": (b"\0\x63" + FIELDS_OF_V0 + b"more", ErrorCode.NONE),
+    "a negative version": (b"\xff\xff" + FIELDS_OF_V0, ErrorCode.NONE),
+    "half of version 0": (b"\0\0" + FIELDS_OF_V0[:7], ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
+    "no version": (b"\0", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
+    "nothing": (b"", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
+}
+"""What a member says of itself, and Kafka's answer for a topic that is not in it: version 0 is read
+whatever the version, and all topics are in use if that cannot be."""
+
+
+@pytest.mark.parametrize("name", SUBSCRIPTIONS)
+def test_topics_in_use_are_read_as_version_0_of_a_subscription(groups: Any, name: str) -> None:
+    data, code = SUBSCRIPTIONS[name]
+    (member,) = groups.stable(size=1, protocols=[("range", data)])
+    for topic in ("orders", "old"):
+        groups.commit(member_id=member, generation_id=1, topic=topic)
+    asked = type(groups.fetch())()
+    groups.shard.delete_offsets("group", [("orders", 0), ("old", 0)], asked)
+    groups.settle()
+    assert asked.answer == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, code]
+
+
 @pytest.mark.parametrize(
     ("protocol_type", "code"),
     [("connect", ErrorCode.NON_EMPTY_GROUP), (None, ErrorCode.GROUP_ID_NOT_FOUND)],

@@ -33,6 +33,10 @@ CLASSIC = "classic"
 """The type of such a group, as ListGroups calls it (KIP-848)."""
 
 
+VERSION_BYTES = 2
+"""The version in front of what a consumer says of itself, an int16."""
+
+
 class GroupState(StrEnum):
     """The states, by the names that clients are told."""
 
@@ -336,14 +340,16 @@ def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def _topics_of(metadata: bytes) -> Iterable[str] | None:
-    """Return the topics of a consumer's subscription; None when it is in a form of its own."""
-    version = int.from_bytes(metadata[:2], signed=True)
-    latest = ConsumerProtocolSubscription.VERSIONS[-1]
-    if version < 0:
+    """Return the topics of a consumer's subscription; None if it has a format of its own.
+
+    The fields of version 0 stand in front in every version, and only they are read, as in Kafka:
+    some clients write a later version and end after them.
+    """
+    if len(metadata) < VERSION_BYTES:
         return None
     try:
         found, _ = decode_prefix(
-            ConsumerProtocolSubscription, min(version, latest), memoryview(metadata), 2
+            ConsumerProtocolSubscription, 0, memoryview(metadata), VERSION_BYTES
         )
     except ProtocolError:
         return None

@@ -174,10 +174,6 @@ class ConsumerGroup:
         resolved = self.regexes.get(regex)
         return names if resolved is None else names | resolved.topics
 
-    def is_used(self, regex: str) -> bool:
-        """Return whether a member subscribes by a regular expression."""
-        return any(member.subscribed_regex == regex for member in self.members.values())
-
     # ---- changes; records that are replayed make the same ones
 
     def put(self, member: ConsumerMember) -> None:

@@ -10,7 +10,7 @@ the one before it, and who joins is answered when it is there.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -113,11 +113,11 @@ class ConsumerRebalancer:
         *,
         settings: Callable[[str], GroupSettings],
         new_id: Callable[[], str],
-        downgrade: Callable[[ConsumerGroup, str, Instant], bool],
+        downgrade: Callable[[ConsumerGroup, Set[str], Instant], bool],
     ) -> None:
         """`settings` returns what one group goes by.
 
-        `downgrade` is asked before a member is removed: it makes a classic group of those who
+        `downgrade` is asked before members are removed: it makes a classic group of those who
         stay, if they are such, and says whether it did.
         """
         self._config = config
@@ -323,7 +323,7 @@ class ConsumerRebalancer:
             )
             self._changes.place(group, away)
         else:
-            self.remove(group, member.member_id, now)
+            self.remove(group, {member.member_id}, now)
         return ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
@@ -343,27 +343,31 @@ class ConsumerRebalancer:
             )
         return group.members[known_id]
 
-    def remove(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
-        """Take a member out; its work is shared out with the next heartbeat of another one."""
-        if self._downgrade(group, member_id, now):
+    def remove(self, group: ConsumerGroup, member_ids: Set[str], now: Instant) -> None:
+        """Remove members; their partitions are assigned with the next heartbeat of another one."""
+        if self._downgrade(group, member_ids, now):
             return
-        regex = group.members[member_id].subscribed_regex
-        self.cancel_timers(group, member_id)
-        self._changes.remove(group, member_id)
-        if regex and not group.is_used(regex):
-            self._changes.forget_regex(group, regex)
+        regexes = dict.fromkeys(group.members[one].subscribed_regex for one in member_ids)
+        for member_id in member_ids:
+            self.cancel_timers(group, member_id)
+            self._changes.remove(group, member_id)
+        regexes.pop("", None)
+        used = {one.subscribed_regex for one in group.members.values()} if regexes else set()
+        for regex in regexes:
+            if regex not in used:
+                self._changes.forget_regex(group, regex)
         self._raise_epoch(group)
 
     def on_member_timer(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
         """A member was silent for too long, or (a classic one) slow to join or to sync."""
         if member_id in group.members:
-            self.remove(group, member_id, now)
+            self.remove(group, {member_id}, now)
 
     def on_revocation_timer(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
         """A member did not give its partitions up in time: others are waiting for them."""
         member = group.members.get(member_id)
         if member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
-            self.remove(group, member_id, now)
+            self.remove(group, {member_id}, now)
 
     # ---- epochs and targets
 

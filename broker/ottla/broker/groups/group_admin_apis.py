@@ -51,9 +51,10 @@ class GroupAdminApis:
             return DescribedGroup(group_id=group_id, error_code=refusal.code)
         if not isinstance(group, ClassicGroup):
             is_other_type = group is not None
-            return describe_missing(group_id, context.api_version, is_other_type=is_other_type)
-        found = describe(group)
-        if request.include_authorized_operations:
+            found = describe_missing(group_id, context.api_version, is_other_type=is_other_type)
+        else:
+            found = describe(group)
+        if request.include_authorized_operations and found.error_code == ErrorCode.NONE:
             found.authorized_operations = operations_on(
                 context.permissions, ResourceType.GROUP, group_id
             )

@@ -8,7 +8,7 @@ protocol.  When the last member of the consumer protocol leaves, the group becom
 Which of the two is allowed: `group.consumer.migration.policy`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 
 from ottla.broker.groups.classic_group import CONSUMER_PROTOCOL, ClassicGroup, GroupState
@@ -115,28 +115,26 @@ class MixedGroups:
             assigned=read_assignment(old.assignment, self._topics),
         )
 
-    def may_downgrade(self, group: ConsumerGroup, leaving_id: str | None = None) -> bool:
-        """Return whether all who stay when `leaving_id` is gone speak the classic protocol."""
-        staying_count = len(group.members) - (leaving_id in group.members)
+    def may_downgrade(self, group: ConsumerGroup, leaving: Set[str] = frozenset()) -> bool:
+        """Return whether all members that stay, without these ids, speak the classic protocol."""
+        staying_count = len(group.members) - len(leaving & group.members.keys())
         return (
             0 < staying_count <= self._config.size_max
             and self._config.consumer_migration_policy in DOWNGRADING
             # Mostly the first one is of the other protocol.
             and all(
-                one.classic is not None or one.member_id == leaving_id
+                one.classic is not None or one.member_id in leaving
                 for one in group.members.values()
             )
         )
 
-    def downgraded(
-        self, group: ConsumerGroup, leaving_id: str | None, now: Instant
-    ) -> ClassicGroup:
-        """Return the classic group of those who stay, and take the consumer group away."""
+    def downgraded(self, group: ConsumerGroup, leaving: Set[str], now: Instant) -> ClassicGroup:
+        """Return the classic group of the members that stay, and delete the consumer group."""
         made = ClassicGroup(group.group_id)
         made.generation_id = group.group_epoch
         made.state, made.state_timestamp_ms = GroupState.STABLE, now.wall_ms
         for member in list(group.members.values()):
-            if member.member_id != leaving_id:
+            if member.member_id not in leaving:
                 made.add(self._downgraded_member(member))
             self._consumers.cancel_timers(group, member.member_id)
             self._changes.remove(group, member.member_id)
@@ -292,19 +290,32 @@ class MixedGroups:
     def leave(
         self, group: ConsumerGroup, identities: Sequence[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
-        """Let members go; a static one may be named by its group.instance.id alone."""
-        return [self._leave(group, identity, now) for identity in identities]
+        """Remove members of either protocol; an admin may name a static one by its instance id.
 
-    def _leave(self, group: ConsumerGroup, identity: MemberIdentity, now: Instant) -> ErrorCode:
+        Returns a code for each.  As in Kafka, each is looked up before the first one is removed.
+        """
+        codes, leaving = [], dict[str, None]()
+        for identity in identities:
+            try:
+                member = self._member_of(group, identity)
+            except RefusedError as refusal:
+                codes.append(refusal.code)
+            else:
+                codes.append(ErrorCode.NONE)
+                leaving[member.member_id] = None
+        if leaving:
+            self._consumers.remove(group, leaving.keys(), now)
+        return codes
+
+    def _member_of(self, group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
         member_id, instance_id = identity.member_id, identity.group_instance_id
-        if not member_id and instance_id is not None:
-            member_id = group.static_members.get(instance_id, "")
-        try:
-            self._find(group, member_id, instance_id)
-        except RefusedError as refusal:
-            return refusal.code
-        self._consumers.remove(group, member_id, now)
-        return ErrorCode.NONE
+        if instance_id is not None:
+            known_id = group.static_members.get(instance_id, "")
+            return self._consumers.find_static(group, instance_id, member_id or known_id)
+        member = group.members.get(member_id)
+        if member is None:
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
 
     def _find(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None

@@ -9,7 +9,7 @@ Who waits in a JoinGroup or SyncGroup, and every session, is here alone: after a
 the sessions begin again, and who waited is told to come again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 from uuid import UUID
 
@@ -317,7 +317,7 @@ class GroupShard:
             if group.members:
                 self._mixed.join(group, join, now)
                 if self._mixed.may_downgrade(group):
-                    self._downgrade(group, None, now)
+                    self._downgrade(group, frozenset(), now)
                 return
             self._drop_group(group)
             group = None
@@ -414,11 +414,11 @@ class GroupShard:
         self.groups[group.group_id] = group
         return self._consumers.heartbeat(group, beat, now)
 
-    def _downgrade(self, group: ConsumerGroup, leaving_id: str | None, now: Instant) -> bool:
-        """Go on with the classic protocol when nobody of the other is left."""
-        if not self._mixed.may_downgrade(group, leaving_id):
+    def _downgrade(self, group: ConsumerGroup, leaving: Set[str], now: Instant) -> bool:
+        """Continue with the classic protocol if no member of the other stays."""
+        if not self._mixed.may_downgrade(group, leaving):
             return False
-        classic = self._mixed.downgraded(group, leaving_id, now)
+        classic = self._mixed.downgraded(group, leaving, now)
         for asker in self._consumers.take_waiting(group.group_id):
             self._outbox.answer(asker, ErrorCode.UNKNOWN_MEMBER_ID)
         self.groups[group.group_id] = classic
