@@ -15,6 +15,8 @@ from ottla.cli.imports import importing
 from ottla.cli.parser import Parser
 from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import complain, say_block
+from ottla.model.unicode_text import is_encodable
+from ottla.model.visible_text import visible
 
 OK = 0
 REFUSED = 1
@@ -116,6 +118,11 @@ def run(arguments: list[str]) -> int:
             return run([*arguments[1:], "--help"])
         say_block(overview())
         return OK
+    undecoded = next((one for one in arguments if not is_encodable(one)), None)
+    if undecoded is not None:
+        # Python keeps bytes that are no text as lone surrogates; no request or setting has them.
+        complain(f"ottla: the argument {visible(undecoded)} is no text in this locale's encoding")
+        return REFUSED
     name = {"--version": "version", "-V": "version"}.get(arguments[0], arguments[0])
     command = COMMANDS.get(name)
     if command is None:

@@ -23,6 +23,7 @@ seams.py     Clock, Rng and Transport: how time, chance and other machines come 
 buggify.py   rare choices that only the deterministic world takes
 run_now.py   runs a coroutine that waits for nothing, without a loop
 version.py       the version of all packages
+unicode_text.py  texts that UTF-8 cannot encode
 visible_text.py  texts of strangers made safe to look at
 tls/         certificates, and what is made of them for a connection
 settings/    every Kafka setting, declared once

@@ -124,9 +124,15 @@ def parse_token(token: str) -> SignedToken:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """Read a JSON object; ProtocolError where it is none."""
+    """Read a JSON object in UTF-8 (RFC 7519, 7.2).
+
+    Raises ProtocolError if it is none, or a text in it is no Unicode: a subject with a lone
+    surrogate would be a principal that neither metrics nor answers can name.
+    """
     try:
-        found = json.loads(data)
+        found = json.loads(data.decode())
+        if b"\\u" in data:
+            json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise ProtocolError("JSON of a token") from None
     if not isinstance(found, dict):

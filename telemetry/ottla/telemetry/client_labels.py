@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.model.ids import uuid_text
+from ottla.model.unicode_text import encodable
 
 LABEL_LENGTH_MAX = 256
 """Characters of a label that are kept: a client chooses its id freely, and it stands on every
@@ -25,7 +26,10 @@ class ClientLabels(NamedTuple):
     broker_id: int
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return the labels as texts, in the order of `LABEL_NAMES`; long ones are cut."""
+        """Return the labels as texts, in the order of `LABEL_NAMES`.
+
+        Long ones are cut, and what UTF-8 cannot encode is replaced.
+        """
         values = (
             uuid_text(self.client_instance_id),
             self.client_id,
@@ -35,7 +39,7 @@ class ClientLabels(NamedTuple):
             self.source_address,
             str(self.broker_id),
         )
-        cut = [value[:LABEL_LENGTH_MAX] for value in values]
+        cut = [encodable(value[:LABEL_LENGTH_MAX]) for value in values]
         return tuple(zip(LABEL_NAMES, cut, strict=True))
 
 

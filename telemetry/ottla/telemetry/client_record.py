@@ -18,6 +18,7 @@ from ottla.proto.client_metrics_pb2 import (
     ClientMetricsRecord,
 )
 from ottla.proto.client_metrics_pb2 import Point as PointMessage
+from ottla.model.unicode_text import encodable
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp import HistogramValue, Point, PointKind, points_of, reread
@@ -63,11 +64,11 @@ def _without_points(push: LabelledPush) -> ClientMetricsRecord:
     record = ClientMetricsRecord(received_ms=push.received_ms)
     client = record.client
     client.client_instance_id = labels.client_instance_id.bytes
-    client.client_id = labels.client_id
-    client.principal = labels.principal
-    client.software_name = labels.software_name
-    client.software_version = labels.software_version
-    client.source_address = labels.source_address
+    client.client_id = encodable(labels.client_id)
+    client.principal = encodable(labels.principal)
+    client.software_name = encodable(labels.software_name)
+    client.software_version = encodable(labels.software_version)
+    client.source_address = encodable(labels.source_address)
     client.broker_id = labels.broker_id
     return record
 

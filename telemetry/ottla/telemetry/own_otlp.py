@@ -23,6 +23,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from ottla.model.unicode_text import encodable
 from ottla.telemetry.instruments import Buckets, Family, Labels, MetricKind, Summary, Value
 
 SCOPE = InstrumentationScope(name="ottla")
@@ -157,5 +158,5 @@ class _Writer:
 
 
 def text_attribute(name: str, text: str) -> KeyValue:
-    """Return an attribute whose value is a text."""
-    return KeyValue(key=name, value=AnyValue(string_value=text))
+    """Return an attribute whose value is a text; what UTF-8 cannot encode is replaced."""
+    return KeyValue(key=name, value=AnyValue(string_value=encodable(text)))

@@ -13,6 +13,9 @@ from ottla.telemetry.instruments import Buckets, Family, Labels, MetricKind, Sam
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+REPLACED = "replace"
+"""Every exit has `?` for what UTF-8 cannot encode; one label must not end the text for all."""
+
 ROWS_PER_PIECE = 64
 """Fewer cost more for each row; more make the shortest possible pause longer (some 100 µs)."""
 
@@ -49,9 +52,9 @@ def render_series(series: Iterable[SeriesRow], taken: Collection[str] = ()) -> I
         if name not in taken:
             rows.append(f"{name}{row.suffix}{{{row.labels}}} {number(row.value)}\n")
         if len(rows) >= ROWS_PER_PIECE:
-            yield "".join(rows).encode()
+            yield "".join(rows).encode(errors=REPLACED)
             rows = []
-    yield "".join(rows).encode()
+    yield "".join(rows).encode(errors=REPLACED)
 
 
 def render(families: Iterable[Family | None]) -> Iterator[bytes]:
@@ -78,11 +81,11 @@ def _pieces(family: Family) -> Iterator[bytes]:
             rows.append(row)
             if len(rows) < ROWS_PER_PIECE:
                 continue
-        yield (head + "".join(rows)).encode() if rows else b""
+        yield (head + "".join(rows)).encode(errors=REPLACED) if rows else b""
         if rows:
             head, rows = "", []
     if rows:
-        yield (head + "".join(rows)).encode()
+        yield (head + "".join(rows)).encode(errors=REPLACED)
 
 
 def _plain_rows(family: Family) -> Iterator[str]:

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from ottla.model.errors import ConfigError
+from ottla.model.unicode_text import is_encodable
 from ottla.model.values import frozen
 
 C = TypeVar("C")
@@ -351,8 +352,14 @@ def check_fields(config: Any) -> None:
 
 
 def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], set[str]]:
-    """Return the values by field name that `texts` set, and the keys that `config` lacks."""
+    """Return the values by field name that `texts` set, and the keys that `config` lacks.
+
+    Raises ConfigError for a value that is not allowed, or that is no Unicode text.
+    """
     known = definitions(config)
+    for key, text in texts.items():
+        if key in known and not is_encodable(text):
+            raise ConfigError(key, "has characters that are no Unicode text; write it in UTF-8")
     values = {
         known[key].field_name: known[key].value_of(text)
         for key, text in texts.items()
