@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import KIB
+from ottla.model.unicode_text import encodable
 from ottla.proto.client_metrics_pb2 import (
     GAUGE,
     HISTOGRAM,
@@ -18,7 +19,6 @@ from ottla.proto.client_metrics_pb2 import (
     ClientMetricsRecord,
 )
 from ottla.proto.client_metrics_pb2 import Point as PointMessage
-from ottla.model.unicode_text import encodable
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp import HistogramValue, Point, PointKind, points_of, reread
