@@ -132,7 +132,7 @@ RIDDLES = {
     "everybody": 45,
     "for ever": 0,
     "no more": 29,
-    "nobody": 263,
+    "nobody": 262,
     "[Ss]ay whether": 0,
     "so many": 56,
     "[Ww]hoever": 137,
