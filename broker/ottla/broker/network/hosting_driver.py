@@ -157,6 +157,9 @@ class ConnectionServer(ConnectionHosting[C]):
         if not shaking.is_shaking:
             shaking.tls.counts.successes += 1
             self._handshakes.end(channel)
+            if channel.has_unread:
+                # What came with the last words of the handshake is no event of the transport.
+                self.on_work(channel)
         self._watch(channel)
 
     def _note_failed_handshake(

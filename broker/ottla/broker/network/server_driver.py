@@ -25,7 +25,7 @@ from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.hosting_driver import ConnectionServer
 from ottla.broker.network.listener import Listener, ListenerTls
 from ottla.broker.network.server_seam import Admission
-from ottla.broker.network.tls.encrypted_channel_driver import SendBuffer, TlsChannel
+from ottla.broker.network.tls.encrypted_channel_driver import SharedBuffers, TlsChannel
 from ottla.model.compiled import mypyc_attr
 from ottla.model.limits import TURN_NS_MAX
 from ottla.model.log_limiter import LogLimiter
@@ -105,7 +105,7 @@ class SocketServer(ConnectionServer[Channel]):
         self._is_in_turn = False
         self._is_woken = False
         self._buffer = ReadBuffer()
-        self._send_buffer = SendBuffer()
+        self._shared_buffers = SharedBuffers()
         self._fault_lines = LogLimiter()
 
     @property
@@ -383,7 +383,7 @@ class SocketServer(ConnectionServer[Channel]):
             self,
             disk=self._disk,
             buffer=self._buffer,
-            send_buffer=self._send_buffer,
+            shared=self._shared_buffers,
             read_ahead=self._read_ahead,
             tls=tls,
         )

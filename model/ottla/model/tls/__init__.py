@@ -4,4 +4,5 @@ certificate.py         what an X.509 certificate says: subject, names, and when 
 principal_mapping.py   the user that a certificate's distinguished name stands for
 changed_files_driver.py  notices new files
 context_driver.py      reads certificates and keys, and makes the contexts of servers and clients
+session_driver.py      the server's end of one connection over memory, bounded by records and time
 """

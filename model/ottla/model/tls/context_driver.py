@@ -134,6 +134,8 @@ def server_context(config: TlsConfig, material: TlsMaterial | None = None) -> ss
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    # TLS 1.2: a client could ask for one handshake after the other on one connection.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     material = read_material(config) if material is None else material
     _fill(context, config, material)
     if config.client_auth != NONE:

@@ -1,10 +1,10 @@
-"""One encrypted socket and its connection: a handshake first, then records of TLS either way.
+"""One encrypted socket and its connection: a handshake first, then TLS records either way.
 
-What a plain channel leaves to the kernel, OpenSSL does here, on the same epoll.  The rules that
-this costs: what OpenSSL has decrypted and holds is no event of the socket, so it is asked for;
-a record that the socket did not take is offered again with the same bytes, and nothing is read
-before it went; reading may have to wait for room to write, and the other way round.  File slices
-are read into one buffer, together with what goes before and after them, and sent from there.
+The socket carries ciphertext, which `model/tls/session_driver` decrypts and encrypts in memory,
+within bounds of records and time.  Two rules follow: what the session holds is no event of the
+socket, so the server asks for it; and nothing is read before all earlier records have been sent.
+File slices are read into one buffer, together with what goes before and after them, and sent from
+there.
 """
 
 import errno
@@ -12,6 +12,7 @@ import os
 import select
 import socket
 import ssl
+import time
 from contextlib import suppress
 
 from ottla.broker.network.channel_driver import (
@@ -27,27 +28,32 @@ from ottla.broker.network.listener import HandshakeFailedError, ListenerTls
 from ottla.broker.network.tls.handshakes import failure_sentence
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.limits import KIB
+from ottla.model.tls.session_driver import ENDED, RECORD_BYTES, TlsFloodError, TlsSession
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice, SliceError
 
-RECORD_BYTES = 16 * KIB
-"""What one record of TLS holds at most, and what one call gives or takes."""
+CIPHERTEXT_BYTES = 64 * KIB
+"""Ciphertext of one system call.  Higher costs fewer calls, lower keeps less for a connection whose
+records are small."""
 
-SEND_BUFFER_BYTES = 128 * KIB
-"""What is gathered for sending at once.  Higher costs fewer system calls for file slices, lower
-copies less again when the socket is full."""
+SHAKING_BYTES = 16 * KIB
+"""Ciphertext of one step of a handshake, and of one read before the client has logged in."""
 
-ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""A client that has gone, in the words of OpenSSL."""
+SEND_BUFFER_BYTES = 64 * KIB
+"""Plaintext that is encrypted for one system call.  Higher costs fewer calls for file slices, lower
+keeps less for clients that do not read."""
 
 
-class SendBuffer:
-    """The buffer that all encrypted channels of a server send from, one after another."""
+class SharedBuffers:
+    """The buffers that all encrypted channels of a server use, one after another."""
 
-    __slots__ = ("view",)
+    __slots__ = ("ciphertext", "plaintext")
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(SEND_BUFFER_BYTES))
+        self.ciphertext = memoryview(bytearray(CIPHERTEXT_BYTES))
+        """What arrives."""
+        self.plaintext = memoryview(bytearray(SEND_BUFFER_BYTES))
+        """What is to be sent."""
 
 
 class TlsChannel(Channel):
@@ -59,12 +65,11 @@ class TlsChannel(Channel):
 
     __slots__ = (
         "_is_released",
-        "_read_awaits_room",
-        "_retries_read",
-        "_send_buffer",
+        "_session",
         "_shaking_interest",
+        "_shared",
         "_unsent",
-        "_write_awaits_bytes",
+        "_unsent_plain_bytes",
         "tls",
     )
 
@@ -75,22 +80,21 @@ class TlsChannel(Channel):
         *,
         disk: Disk,
         buffer: ReadBuffer,
-        send_buffer: SendBuffer,
+        shared: SharedBuffers,
         read_ahead: ReadAhead,
         tls: ListenerTls,
     ) -> None:
         super().__init__(sock, hosting, disk=disk, buffer=buffer, read_ahead=read_ahead)
         self.tls = tls
-        self._send_buffer = send_buffer
+        self._shared = shared
         self.is_shaking = True
         self._shaking_interest = select.EPOLLIN
         self.interest = self.wanted_interest
-        # A record that the socket did not take: it must be offered again as it is.
-        self._unsent = b""
-        self._read_awaits_room = False
-        self._write_awaits_bytes = False
-        # The room that reading waited for is there: it is to be tried again.
-        self._retries_read = False
+        # Made with the client's first bytes: a client that says nothing costs no memory of OpenSSL.
+        self._session: TlsSession | None = None
+        # Records that the socket did not take, and the bytes of the output that are in them.
+        self._unsent = memoryview(b"")
+        self._unsent_plain_bytes = 0
         self._is_released = False
 
     # What the server asks.
@@ -100,37 +104,36 @@ class TlsChannel(Channel):
         """What the epoll should wait for now."""
         if self.is_shaking:
             return self._shaking_interest | select.EPOLLONESHOT
-        is_reading = self.connection.wants_bytes and not (self._read_awaits_room or self._unsent)
-        interest = select.EPOLLIN if is_reading or self._write_awaits_bytes else 0
-        is_full = self._is_blocked or self._read_awaits_room
-        return interest | select.EPOLLOUT if is_full else interest
+        is_reading = self.connection.wants_bytes and not self._unsent
+        interest = select.EPOLLIN if is_reading else 0
+        return interest | select.EPOLLOUT if self._is_blocked else interest
 
     @property
     def has_unread(self) -> bool:
         """Whether there are bytes, wanted by the connection, of which no event will tell."""
         if self.is_shaking or self._unsent or not self.connection.wants_bytes:
             return False
-        return self._retries_read or self._stream.pending() > 0
+        return self._open_session.has_unread
 
     @property
     def has_more_to_write(self) -> bool:
         """Whether a turn is needed of which no event will tell: to write, or to read on."""
         return self.has_unread or not (
-            self.is_drained or self._is_blocked or self._write_awaits_bytes or self.is_reading_ahead
+            self.is_drained or self._is_blocked or self.is_reading_ahead
         )
 
     @property
     def is_drained(self) -> bool:
-        """Whether there is nothing to send, nor to be tried when the socket has room."""
-        return not self.connection.output.byte_count and not self._read_awaits_room
+        """Whether there is nothing to send."""
+        return not (self.connection.output.byte_count or self._unsent)
 
     def hang_up(self) -> None:
         """Say goodbye, as far as the socket takes it at once, and close it."""
         if self._is_released:
             return
         if not self.is_shaking:
-            with suppress(OSError, ValueError):
-                self._stream.unwrap()
+            with suppress(OSError):
+                self.sock.send(bytes(self._unsent) + self._open_session.say_goodbye())
         self.sock.close()
 
     def release(self) -> socket.socket:
@@ -149,44 +152,55 @@ class TlsChannel(Channel):
 
         Raises HandshakeFailedError when it has failed, OSError when the client has gone.
         """
-        if not isinstance(self.sock, ssl.SSLSocket):
-            # Only now, so that a client that says nothing costs no memory of OpenSSL.
-            self.sock = self.tls.context.wrap_socket(
-                self.sock, server_side=True, do_handshake_on_connect=False
-            )
-        try:
-            self._stream.do_handshake()
-        except ssl.SSLWantReadError:
-            self._shaking_interest = select.EPOLLIN
-            return
-        except ssl.SSLWantWriteError:
+        self._send_unsent()
+        if self._unsent:
             self._shaking_interest = select.EPOLLOUT
             return
+        self._shaking_interest = select.EPOLLIN
+        ciphertext = self._shared.ciphertext[:SHAKING_BYTES]
+        try:
+            size = self.sock.recv_into(ciphertext)
+        except BlockingIOError:
+            return
+        if not size:
+            raise ConnectionResetError(errno.ECONNRESET, "gone within the handshake")
+        if self._session is None:
+            self._session = TlsSession(self.tls.context, time.perf_counter_ns)
+        session = self._session
+        try:
+            has_ended = session.shake_hands(ciphertext[:size])
         except ENDED:
             raise ConnectionResetError(errno.ECONNRESET, "gone within the handshake") from None
         except ssl.SSLError as error:
             said = getattr(error, "verify_message", None)
             raise HandshakeFailedError(failure_sentence(error.reason, said)) from None
-        self.connection.peer.user = self.tls.user_of(self._stream.getpeercert(binary_form=True))
-        self.is_shaking = False
+        except TlsFloodError as error:
+            raise HandshakeFailedError(error.where) from None
+        finally:
+            self._pass_on(session)
+        if has_ended:
+            self.connection.peer.user = self.tls.user_of(session.certificate())
+            self.is_shaking = False
+        elif self._unsent:
+            self._shaking_interest = select.EPOLLOUT
 
     # Bytes.
 
     def read(self, now_ms: int) -> bool:
         """Read what is there, up to a buffer full, and serve it; return False at the end.
 
-        Nothing is read before a record went that the socket did not take: where a client asks for
-        new keys, OpenSSL answers within the read, and what it then sends is not that record.
+        Nothing is read before earlier records have been sent: a client that asks for new keys
+        again and again, and reads nothing, would have us keep our answers.
         """
         if self._unsent:
             return True
         connection, buffer = self.connection, self._buffer
-        self._retries_read = False
         window = connection.window()
         room = buffer.view if window is None else window
-        if window is None and connection.memory.is_used_up:
-            room = room[:CRUMB_BYTES]
-        size, is_open = self._receive(room)
+        ciphertext = self._shared.ciphertext
+        if connection.memory.is_used_up:
+            room, ciphertext = room[:CRUMB_BYTES], ciphertext[:CRUMB_BYTES]
+        size, is_open = self._receive(room, ciphertext)
         if not size:
             return is_open
         if window is None:
@@ -198,76 +212,97 @@ class TlsChannel(Channel):
             buffer.replace()
         return is_open
 
-    def _receive(self, room: memoryview) -> tuple[int, bool]:
-        """Fill room record by record; return how much came, and whether more may.
+    def _receive(self, room: memoryview, ciphertext: memoryview) -> tuple[int, bool]:
+        """Fill room; return how much came, and whether more may.
 
-        A short record says nothing of what follows: librdkafka sends each message in its own.
+        What the session still holds comes first, and where it holds back, the socket is left alone.
         """
-        stream = self._stream
-        size = 0
+        session = self._open_session
         try:
-            while size < len(room):
-                count = stream.recv_into(room[size:], len(room) - size)
-                size += count
+            size = session.decrypt(room) if session.has_unread else 0
+            while size < len(room) and not (session.has_unread or session.has_ended):
+                try:
+                    count = self.sock.recv_into(ciphertext)
+                except BlockingIOError:
+                    break
                 if not count:
                     return size, False
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLWantWriteError:
-            self._read_awaits_room = True
-        except ENDED:
-            return size, False
+                size += session.decrypt(room[size:], ciphertext[:count])
+                if count < len(ciphertext):
+                    break
         except ssl.SSLError as error:
             raise ProtocolError(f"TLS: {failure_sentence(error.reason, None)}") from None
-        return size, True
+        finally:
+            self._pass_on(session)
+        return size, not session.has_ended
+
+    def _pass_on(self, session: TlsSession) -> None:
+        """Send what the session says on its own: the handshake, new keys, alerts."""
+        if session.has_output:
+            self._unsent = memoryview(bytes(self._unsent) + session.take_output())
+            self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        """Send as much of the records that are left as the socket takes."""
+        while self._unsent and not self._is_released:
+            try:
+                self._unsent = self._unsent[self.sock.send(self._unsent) :]
+            except BlockingIOError:
+                self._is_blocked = True
+                return
 
     def flush(self, now_ms: int) -> None:
         """Write until the socket is full, the turn's share is used up, or nothing is left.
 
         Raises OSError from the socket, CorruptDataError when a file ends within a slice.
         """
-        self._is_blocked = self._write_awaits_bytes = False
-        if self._read_awaits_room:
-            self._read_awaits_room = False
-            self._retries_read = True
+        self._is_blocked = False
         connection = self.connection
         left_of_turn = WRITE_BYTES_PER_TURN_MAX
-        while connection.output.byte_count and left_of_turn > 0 and not self.is_reading_ahead:
-            data = memoryview(self._unsent) if self._unsent else self._next_bytes()
-            sent = 0
-            while sent < len(data) and not connection.is_closed:
-                count = self._send(data[sent : sent + RECORD_BYTES])
-                if not count:
-                    connection.on_stalled()
-                    return
-                sent += count
-                connection.on_sent(count, now_ms)
-            left_of_turn -= sent
+        while not connection.is_closed:
+            self._send_unsent()
+            if self._unsent:
+                connection.on_stalled()
+                return
+            if sent := self._unsent_plain_bytes:
+                self._unsent_plain_bytes = 0
+                left_of_turn -= sent
+                connection.on_sent(sent, now_ms)
+            if not connection.output.byte_count or left_of_turn <= 0 or self.is_reading_ahead:
+                return
+            self._encrypt(self._next_bytes()[:SEND_BUFFER_BYTES])
 
-    def _send(self, record: memoryview) -> int:
-        """Send one record; return how much of it went, 0 where the socket takes none now."""
+    def _encrypt(self, data: memoryview) -> None:
+        """Put output into records, and send as much of them as one call takes.
+
+        The output counts as sent when the last of its records has left.
+        """
+        encrypt = self._open_session.encrypt
+        records = []
         try:
-            count = self._stream.send(record)
-        except ssl.SSLWantWriteError:
-            self._is_blocked = True
-        except ssl.SSLWantReadError:
-            self._write_awaits_bytes = True
+            for at in range(0, len(data), RECORD_BYTES):
+                records.append(encrypt(data[at : at + RECORD_BYTES]))
         except ENDED:
             raise BrokenPipeError(errno.EPIPE, "the client has gone") from None
         except ssl.SSLError as error:
             raise ProtocolError(f"TLS: {failure_sentence(error.reason, None)}") from None
-        else:
-            self._unsent = b""
-            return count
-        self._unsent = bytes(record)
-        return 0
+        self._unsent_plain_bytes = len(data)
+        if len(records) == 1:
+            self._unsent = memoryview(records[0])
+            return
+        try:
+            sent = self.sock.sendmsg(records)
+        except BlockingIOError:
+            sent = 0
+        if sent < sum(map(len, records)):
+            self._unsent = memoryview(b"".join(records))[sent:]
 
     def _next_bytes(self) -> memoryview:
         """Return what goes out next, as much as the buffer holds."""
         output = self.connection.output
         if (whole := output.only_bytes()) is not None:
             return memoryview(whole)
-        room = self._send_buffer.view
+        room = self._shared.plaintext
         return room[: output.copy_into(room, self._copy_slice)]
 
     def _copy_slice(self, piece: FileSlice, sent_before: int, room: memoryview) -> int:
@@ -286,6 +321,6 @@ class TlsChannel(Channel):
         return count
 
     @property
-    def _stream(self) -> ssl.SSLSocket:
-        assert isinstance(self.sock, ssl.SSLSocket)
-        return self.sock
+    def _open_session(self) -> TlsSession:
+        assert self._session is not None
+        return self._session

@@ -1,14 +1,13 @@
 """A client's byte stream at the world's server, plain or encrypted.
 
-The encrypted one does over two buffers of OpenSSL what
-`broker/network/tls/encrypted_channel_driver` does over a socket.  What both promise is in
-`ottla.jepsen.world.tls_conformance`.  A buffer has room for every record, so that here only the
-stream's backlog holds output back.
+The encrypted one does over a stream what `broker/network/tls/encrypted_channel_driver` does over a
+socket, with the same session of TLS.  What both promise is in
+`ottla.jepsen.world.tls_conformance`.  A stream has room for every record, so that here only its
+backlog holds output back.
 """
 
 import errno
 import ssl
-from contextlib import suppress
 from typing import Any
 
 from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
@@ -17,17 +16,11 @@ from ottla.broker.network.tls.handshakes import failure_sentence
 from ottla.jepsen.world.whole.streams import BACKLOG_BYTES_MAX, Stream
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB
+from ottla.model.tls.session_driver import ENDED, RECORD_BYTES, TlsFloodError, TlsSession
 from ottla.storage.workbench import bytes_of
 
 READ_BYTES = 256 * KIB
 """What one turn takes from a stream."""
-
-SEND_BYTES = 128 * KIB
-"""What is encrypted before it is sent."""
-
-ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""A client that has gone, in the words of OpenSSL."""
-
 
 class StreamChannel(HostedChannel):
     """One client's stream and connection."""
@@ -86,80 +79,73 @@ class StreamChannel(HostedChannel):
 class EncryptedChannel(StreamChannel):
     """One client's stream with TLS, and its connection."""
 
-    __slots__ = ("_incoming", "_is_dry", "_is_released", "_outgoing", "_tls", "is_shaking", "tls")
+    __slots__ = ("_is_released", "_session", "is_shaking", "tls")
 
     def __init__(self, hosting: ConnectionHosting[Any], stream: Stream, tls: ListenerTls) -> None:
         super().__init__(hosting, stream)
         self.tls = tls
         self.is_shaking = True
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls: ssl.SSLObject = tls.context.wrap_bio(
-            self._incoming, self._outgoing, server_side=True
-        )
-        # Whether OpenSSL holds nothing that it could decrypt now.
-        self._is_dry = True
+        # Without a stopwatch: what a seed does must not depend on the machine's speed.
+        self._session = TlsSession(tls.context, lambda: 0)
         self._is_released = False
 
     @property
     def has_unread(self) -> bool:
-        """Whether OpenSSL holds bytes, wanted by the connection, of which no arrival will tell."""
-        return not self.is_shaking and not self._is_dry and self.connection.wants_bytes
+        """Whether the session holds bytes, wanted by the connection, of which no arrival will tell."""
+        return not self.is_shaking and self._session.has_unread and self.connection.wants_bytes
 
     def shake_hands(self) -> None:
         """Take one step; with the last one `is_shaking` ends, and the user is on the peer.
 
         Raises HandshakeFailedError when it has failed, OSError when the client has gone.
         """
-        self._take_in()
-        try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
+        if not self.stream.has_bytes:
+            if self.stream.has_ended:
+                raise ConnectionResetError(errno.ECONNRESET, "gone within the handshake")
             return
+        try:
+            has_ended = self._session.shake_hands(memoryview(self.stream.take(READ_BYTES)))
         except ENDED:
             raise ConnectionResetError(errno.ECONNRESET, "gone within the handshake") from None
         except ssl.SSLError as error:
             said = getattr(error, "verify_message", None)
             raise HandshakeFailedError(failure_sentence(error.reason, said)) from None
+        except TlsFloodError as error:
+            raise HandshakeFailedError(error.where) from None
         finally:
             self._pass_on()
-        self.connection.peer.user = self.tls.user_of(self._tls.getpeercert(binary_form=True))
-        self.is_shaking = False
-        self._is_dry = False  # a request may have come together with the client's last words
+        if has_ended:
+            self.connection.peer.user = self.tls.user_of(self._session.certificate())
+            self.is_shaking = False
 
     def read(self, now_ms: int) -> bool:
         """Decrypt what has come, up to READ_BYTES, and serve it; return False at the end."""
-        self._take_in()
-        data, is_open = bytearray(), True
+        session, is_open = self._session, True
+        room = memoryview(bytearray(READ_BYTES))
         try:
-            while len(data) < READ_BYTES:
-                part = self._tls.read(READ_BYTES - len(data))
-                if not part:
-                    is_open = False
-                    break
-                data += part
-        except ssl.SSLWantReadError:
-            self._is_dry = True
-        except ENDED:
-            is_open = False
+            size = session.decrypt(room) if session.has_unread else 0
+            if not (session.has_unread or session.has_ended):
+                if self.stream.has_bytes:
+                    taken = memoryview(self.stream.take(READ_BYTES))
+                    size += session.decrypt(room[size:], taken)
+                else:
+                    is_open = not self.stream.has_ended
         except ssl.SSLError as error:
             raise ProtocolError(f"TLS: {failure_sentence(error.reason, None)}") from None
         finally:
             self._pass_on()
-        if not is_open:
-            self._is_dry = True
-        if data:
+        if size:
+            data = bytearray(room[:size])
             self.stream.note("heard", data)
             self._hand_on(data, now_ms)
-        return is_open
+        return is_open and not session.has_ended
 
     def hang_up(self) -> None:
         """Say goodbye and close; what was sent still arrives."""
         if self._is_released:
             return
-        if not self.is_shaking:
-            with suppress(ssl.SSLError, ValueError):
-                self._tls.unwrap()
-            self._pass_on()
+        if not self.is_shaking and (goodbye := self._session.say_goodbye()):
+            self.stream.send_now(goodbye)
         super().hang_up()
 
     def release(self) -> Stream:
@@ -168,29 +154,18 @@ class EncryptedChannel(StreamChannel):
         self.stream.on_arrival = None
         return self.stream
 
-    def _take_in(self) -> None:
-        """Give OpenSSL what has come."""
-        if self.stream.has_bytes:
-            self._incoming.write(self.stream.take(READ_BYTES))
-            self._is_dry = False
-        elif self.stream.has_ended:
-            self._incoming.write_eof()
-
     def _send(self, data: bytes) -> None:
         self.stream.note("said", data)
         view = memoryview(data)
-        for at in range(0, len(view), SEND_BYTES):
-            part = view[at : at + SEND_BYTES]
-            try:
-                while part:
-                    part = part[self._tls.write(part) :]
-            except ENDED:
-                raise BrokenPipeError(errno.EPIPE, "the client has gone") from None
-            except ssl.SSLError as error:
-                raise ProtocolError(f"TLS: {failure_sentence(error.reason, None)}") from None
-            self._pass_on()
+        try:
+            for at in range(0, len(view), RECORD_BYTES):
+                self.stream.send_now(self._session.encrypt(view[at : at + RECORD_BYTES]))
+        except ENDED:
+            raise BrokenPipeError(errno.EPIPE, "the client has gone") from None
+        except ssl.SSLError as error:
+            raise ProtocolError(f"TLS: {failure_sentence(error.reason, None)}") from None
 
     def _pass_on(self) -> None:
-        """Send the records that are made."""
-        if self._outgoing.pending:
-            self.stream.send_now(self._outgoing.read())
+        """Send what the session says on its own: the handshake, new keys, alerts."""
+        if self._session.has_output:
+            self.stream.send_now(self._session.take_output())
