@@ -21,6 +21,7 @@ from ottla.model.settings.metrics_access import OPEN_ACCESS, MetricsAccess
 from ottla.model.settings.tls import TlsConfig
 from ottla.model.tls.changed_files_driver import ChangedFiles
 from ottla.model.tls.context_driver import server_context
+from ottla.model.tls.stream_driver import TlsServerStream
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.prometheus_text import CONTENT_TYPE
 
@@ -104,9 +105,7 @@ class MetricsTls:
         self._files = ChangedFiles(config.files)
         self._context = server_context(config)
 
-    def wrapped(
-        self, stream: trio.abc.HalfCloseableStream
-    ) -> "trio.SSLStream[trio.abc.HalfCloseableStream]":
+    def wrapped(self, stream: trio.abc.Stream) -> TlsServerStream:
         """Return the stream behind TLS; the handshake is made with the first read."""
         if self._files.look():
             try:
@@ -117,7 +116,7 @@ class MetricsTls:
                     error,
                     extra=event("certificate.refused"),
                 )
-        return trio.SSLStream(stream, self._context, server_side=True, https_compatible=True)
+        return TlsServerStream(stream, self._context)
 
 
 class MetricsCaller:

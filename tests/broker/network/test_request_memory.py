@@ -11,10 +11,14 @@ from ottla.broker.network.buffers import HELD_BYTES_MIN
 from ottla.broker.network.connection import Connection, Pending
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.broker.network.guard import GuardAnswer
 from ottla.broker.network.request_memory import (
     SHARES_OF_POOL,
     SMALL_PARTS_OF_POOL,
+    STRANGER_CRUMB_BYTES,
+    STRANGERS_PARTS_OF_POOL,
     SWEEP_MS,
+    TRIM_BYTES,
     RequestMemory,
     patience_ms,
 )
@@ -63,10 +67,12 @@ LONG_POLL = framed(encode_request_header(FETCH, 11, 1, "t") + encode(FetchReques
 class Client:
     """A peer: what it still sends, and how fast; host of its connection."""
 
-    def __init__(self, house: "House", data: bytes | memoryview, bytes_per_second: int) -> None:
+    def __init__(
+        self, house: "House", data: bytes | memoryview, bytes_per_second: int, listener: str
+    ) -> None:
         peer = Peer(
             connection_id=len(house.clients),
-            listener_name="PLAINTEXT",
+            listener_name=listener,
             peer_host="127.0.0.1",
             peer_port=40_000,
             local_host="127.0.0.1",
@@ -99,7 +105,9 @@ class Client:
         self._credit = min(self._credit + self.bytes_per_second * STEP_MS // 1_000, len(self.data))
         while self._credit and connection.wants_bytes and not connection.is_closed:
             window = connection.window()
-            bound = len(window) if window is not None else self.house.read_bytes
+            memory = connection.memory
+            read_bytes = memory.crumb_bytes if memory.reads_crumbs else SHARED_BUFFER_BYTES
+            bound = len(window) if window is not None else read_bytes
             size = min(self._credit, bound)
             assert size, "a socket that is to be read needs room"
             if window is None:
@@ -133,12 +141,27 @@ class Client:
         raise AssertionError("nobody is throttled here")
 
 
+class FirstFrame:
+    """A guard to which any whole frame is a login."""
+
+    frame_bytes_max = 512 * KIB
+    frame_bytes_min = None
+
+    def __init__(self, peer: Peer) -> None:
+        self.is_done = self.has_logged_in = False
+
+    def on_frame(self, frame: memoryview, now_ms: int) -> GuardAnswer | None:
+        self.is_done = self.has_logged_in = True
+        return None
+
+
 class House:
     """A pool, its clients and time."""
 
     def __init__(self, pool_bytes: int | None = 256 * MIB) -> None:
         self.memory = RequestMemory(pool_bytes)
         self.dispatcher = Dispatcher({PRODUCE: self.on_produce, FETCH: self.on_fetch})
+        self.dispatcher.guards = {"SASL": FirstFrame}
         self.clients: list[Client] = []
         self.now_ms = 0
         self.most_bytes = 0
@@ -150,11 +173,16 @@ class House:
         """Wait forever."""
 
     @property
-    def read_bytes(self) -> int:
-        return 16 * KIB if self.memory.is_used_up else SHARED_BUFFER_BYTES
+    def strangers(self) -> RequestMemory:
+        assert self.memory.strangers is not None
+        return self.memory.strangers
 
     def client(self, data: bytes | memoryview, bytes_per_second: int = FAST) -> Client:
-        return Client(self, data, bytes_per_second)
+        return Client(self, data, bytes_per_second, "PLAINTEXT")
+
+    def stranger(self, data: bytes | memoryview, bytes_per_second: int = FAST) -> Client:
+        """A client of a listener that asks for a login: its first request is one."""
+        return Client(self, data, bytes_per_second, "SASL")
 
     def pass_time(self, ms: int) -> None:
         for _ in range(ms // STEP_MS):
@@ -165,7 +193,8 @@ class House:
                 self.memory.sweep(self.now_ms)
             self.most_bytes = max(self.most_bytes, self.memory.reserved_bytes)
             allocated = sum(client.connection._held.capacity_bytes for client in self.clients)
-            assert self.memory.reserved_bytes == allocated, "ChargedAsAllocated"
+            held = self.memory.reserved_bytes + self.strangers.reserved_bytes
+            assert held == allocated, "ChargedAsAllocated"
 
 
 def test_who_announces_much_and_brings_little_keeps_nobody_from_the_pool() -> None:
@@ -273,6 +302,61 @@ def test_those_that_bring_enough_are_not_closed_for_others() -> None:
     slow = [house.client(produce(6 * MIB), pace) for _ in range(6)]
     house.pass_time(60_000)
     assert not any(client.closed_at_ms for client in slow)
+
+
+HALF_A_TOKEN = produce(500 * KIB)[: 400 * KIB]
+STRANGER_COUNT = 700
+
+
+def test_strangers_keep_nobody_who_has_logged_in_from_the_pool() -> None:
+    house = House()
+    honest = house.stranger(produce(1_000))
+    house.pass_time(STEP_MS)
+    for _ in range(STRANGER_COUNT):
+        house.stranger(HALF_A_TOKEN)
+    house.pass_time(2_000)
+    part = 256 * MIB // STRANGERS_PARTS_OF_POOL
+    # The last grant, and one connection at a time, may go past the part.
+    assert house.strangers.reserved_bytes <= part + STRANGER_COUNT * STRANGER_CRUMB_BYTES + MIB
+    assert not house.memory.is_used_up
+    honest.answered_at_ms, honest.data = None, produce(900 * KIB)
+    began_ms = house.now_ms
+    house.pass_time(1_000)
+    assert honest.answered_at_ms == began_ms + STEP_MS
+
+
+def test_logins_are_served_while_strangers_have_used_up_their_part() -> None:
+    house = House()
+    for _ in range(STRANGER_COUNT):
+        house.stranger(HALF_A_TOKEN)
+    house.pass_time(2_000)
+    small = [house.stranger(produce(size)) for size in (100, 2_000, 3_000)]
+    house.pass_time(1_000)
+    assert all(client.answered_at_ms for client in small)
+    large = [house.stranger(produce(size * KIB)) for size in (20, 100, 500)]
+    house.pass_time(40_000)
+    assert all(client.answered_at_ms for client in large), [c.reason for c in large]
+
+
+def test_what_is_held_goes_over_with_a_login() -> None:
+    house = House()
+    client = house.stranger(bytes(produce(1_000)) + bytes(produce(3_000)[:2_500]))
+    house.pass_time(STEP_MS)
+    assert client.connection.memory is house.memory
+    assert house.memory.reserved_bytes
+    assert not house.strangers.reserved_bytes
+    client.connection.close()
+    assert not house.memory.reserved_bytes
+
+
+def test_a_fall_from_the_peak_is_noted_once() -> None:
+    house = House()
+    large = house.client(produce(2 * TRIM_BYTES)[: TRIM_BYTES + MIB])
+    house.pass_time(2_000)
+    assert not house.memory.take_fall()
+    large.connection.close()
+    assert house.memory.take_fall()
+    assert not house.memory.take_fall()
 
 
 SIZES = st.sampled_from([10, 5_000, 100 * KIB, MIB, 3 * MIB])

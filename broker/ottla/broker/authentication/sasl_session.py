@@ -107,6 +107,11 @@ class SaslSession:
         self._ends_ms: int | None = None
 
     @property
+    def has_logged_in(self) -> bool:
+        """Whether the client has logged in once; a session that ends may be renewed."""
+        return self._user is not None
+
+    @property
     def frame_bytes_max(self) -> int | None:
         """The largest frame now; None once requests are served."""
         return None if self.state is SaslState.DONE else self._rules.receive_bytes_max

@@ -23,10 +23,6 @@ READ_BUFFER_BYTES = 256 * KIB
 """What one read takes at most into the shared buffer.  Higher copies more when frames straddle its
 end, lower costs more system calls for large batches: one of 128 KiB should come whole."""
 
-CRUMB_BYTES = 16 * KIB
-"""What one read takes when the pool of request memory is used up: small requests still pass, and
-the beginnings of others take little more than the pool."""
-
 WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
 """What one connection may write in a turn before the others get theirs.  An answer of 1 MiB, which
 clients ask of a partition by default, leaves in one with what stands around it."""
@@ -121,8 +117,8 @@ class Channel(HostedChannel):
         try:
             if window is not None:
                 size = self.sock.recv_into(window)
-            elif connection.memory.is_used_up:
-                size = self.sock.recv_into(buffer.view, CRUMB_BYTES)
+            elif connection.memory.reads_crumbs:
+                size = self.sock.recv_into(buffer.view, connection.memory.crumb_bytes)
             else:
                 size = self.sock.recv_into(buffer.view)
         except BlockingIOError:

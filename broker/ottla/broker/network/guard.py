@@ -33,6 +33,11 @@ class ConnectionGuard(Protocol):
     """Whether every later frame may pass unseen."""
 
     @property
+    def has_logged_in(self) -> bool:
+        """Whether the client is known; once True, it stays so."""
+        ...
+
+    @property
     def frame_bytes_max(self) -> int | None:
         """The largest frame now; None for the connection's own bound."""
         ...
@@ -63,6 +68,11 @@ class GuardPost:
     def is_done(self) -> bool:
         """Whether every later frame may pass unseen."""
         return self._guard.is_done
+
+    @property
+    def has_logged_in(self) -> bool:
+        """Whether the client is known."""
+        return self._guard.has_logged_in
 
     @property
     def is_parting(self) -> bool:

@@ -194,10 +194,10 @@ class ConnectionHosting(ABC, Generic[C]):
             "network.connections.accepted": self.accepted_count,
             "network.connections.closed.bad.input": self.closed_for_bad_input_count,
             "network.connections.closed.idle": self.closed_for_idleness_count,
-            "network.connections.closed.slow": self.memory.given_up_count,
-            "network.connections.closed.unread": self.memory.answers.given_up_count,
-            "network.request.bytes.held": self.memory.reserved_bytes,
-            "network.response.bytes.held": self.memory.answers.held_bytes,
+            "network.connections.closed.slow": self.memory.given_up_count_of_all,
+            "network.connections.closed.unread": self.memory.unread_count_of_all,
+            "network.request.bytes.held": self.memory.held_bytes_of_all,
+            "network.response.bytes.held": self.memory.answer_bytes_of_all,
         }
 
     # One connection's turn.

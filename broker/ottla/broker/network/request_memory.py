@@ -8,6 +8,8 @@ buffer grows it asks the pool, and is not read while the answer is no.
   it to the others: a few large frames do not stop small ones.
 * One connection at a time, the first that waits, may grow past all of this until its frame is
   taken up, and what it holds does not count: frames never wait for each other in a ring.
+* Connections that have not logged in have a small pool of their own, with the same rules: however
+  many they are, the frames that they do not finish take nothing from those that have.
 * `sweep` gives up a frame that takes longer than its size excuses and, while others wait, those
   that make no progress, the largest first.
 
@@ -21,8 +23,10 @@ from ottla.broker.network.response_memory import ResponseMemory
 from ottla.model.limits import (
     FRAME_BYTES_PER_SECOND_MIN,
     FRAME_GRACE_MS,
+    KIB,
     MEMORY_CHECK_MS,
     MEMORY_PROGRESS_BYTES_MIN,
+    MIB,
     RESPONSE_MEMORY_BYTES_MAX,
 )
 
@@ -33,6 +37,26 @@ fewer let fewer connections use up the pool."""
 SMALL_PARTS_OF_POOL = 64
 """What a connection holds at most to count as small, of whom a fourth of the pool is kept: 4 MiB of
 256.  Kafka's producers send 1 MiB unless they are told otherwise."""
+
+STRANGERS_PARTS_OF_POOL = 16
+"""The part of a pool that connections which have not logged in hold at most: 16 MiB of 256.  Tokens
+are of a few KiB, and never above `sasl.server.max.receive.size` (512 KiB).  Lower has logins with
+large tokens take turns sooner, higher lets strangers take more memory."""
+
+CRUMB_BYTES = 16 * KIB
+"""What one read takes when the pool is used up: small requests still pass, and the beginnings of
+others take little more than the pool."""
+
+STRANGER_CRUMB_BYTES = 4 * KIB
+"""What one read takes of a connection that has not logged in."""
+
+STRANGER_GRACE_MS = 5_000
+"""How long a frame of a stranger may take while others wait for memory, its own waits included.
+Lower cuts off logins with large tokens over slow lines, higher has them wait longer."""
+
+TRIM_BYTES = 32 * MIB
+"""Bytes given back since the pool's peak after which the process gives free memory back to the
+system.  Lower has the allocator ask for memory again sooner."""
 
 PROGRESS_PARTS = 8
 """A frame smaller than 8 MiB has to bring an eighth of itself between two checks."""
@@ -92,27 +116,43 @@ class RequestMemory:
         "_holders",
         "_large_limit_bytes",
         "_overdrawing",
+        "_peak_bytes",
         "_share_bytes_max",
         "_small_bytes_max",
         "_swept_ms",
         "_used_bytes",
         "_waiters",
         "answers",
+        "crumb_bytes",
         "given_up_count",
         "is_used_up",
         "limit_bytes",
+        "reads_crumbs",
         "reserved_bytes",
+        "strangers",
     )
 
-    def __init__(self, limit_bytes: int | None) -> None:
+    def __init__(self, limit_bytes: int | None, *, is_of_strangers: bool = False) -> None:
+        """`is_of_strangers` makes the pool of connections that have not logged in."""
         self.limit_bytes = limit_bytes
-        self.answers = ResponseMemory(RESPONSE_MEMORY_BYTES_MAX)
+        answer_bytes_max = RESPONSE_MEMORY_BYTES_MAX
+        self.strangers: RequestMemory | None = None
+        """The pool of connections that have not logged in; None in that pool itself."""
+        if is_of_strangers:
+            answer_bytes_max //= STRANGERS_PARTS_OF_POOL
+        else:
+            part = None if limit_bytes is None else limit_bytes // STRANGERS_PARTS_OF_POOL
+            self.strangers = RequestMemory(part, is_of_strangers=True)
+        self.answers = ResponseMemory(answer_bytes_max)
         """The other pool: of what clients have not read."""
+        self.reads_crumbs = is_of_strangers
+        """Whether what begins to arrive should be read in pieces of `crumb_bytes`."""
+        self.crumb_bytes = STRANGER_CRUMB_BYTES if is_of_strangers else CRUMB_BYTES
         self.reserved_bytes = 0
         self.given_up_count = 0
         """Connections closed for what they held."""
         self.is_used_up = False
-        """Nothing is left: what begins to arrive should be read in small pieces."""
+        """Nothing is left."""
         share_bytes_max = 0 if limit_bytes is None else limit_bytes // SHARES_OF_POOL
         self._share_bytes_max = share_bytes_max
         self._large_limit_bytes = share_bytes_max * (SHARES_OF_POOL - 1)
@@ -121,8 +161,36 @@ class RequestMemory:
         self._waiters: dict[MemoryShare, None] = {}
         self._overdrawing: MemoryShare | None = None
         self._used_bytes = 0
+        self._peak_bytes = 0
         self._swept_ms: int | None = None
         self._checked_ms = 0
+
+    # Of this pool, and of the strangers' within it.
+
+    @property
+    def held_bytes_of_all(self) -> int:
+        """Bytes of requests that are held."""
+        strangers = self.strangers
+        return self.reserved_bytes + (0 if strangers is None else strangers.reserved_bytes)
+
+    @property
+    def given_up_count_of_all(self) -> int:
+        """Connections closed for what they held."""
+        strangers = self.strangers
+        return self.given_up_count + (0 if strangers is None else strangers.given_up_count)
+
+    @property
+    def answer_bytes_of_all(self) -> int:
+        """Bytes of answers that clients have not read."""
+        strangers = self.strangers
+        return self.answers.held_bytes + (0 if strangers is None else strangers.answers.held_bytes)
+
+    @property
+    def unread_count_of_all(self) -> int:
+        """Connections closed for what they did not read."""
+        strangers = self.strangers
+        given_up_count = 0 if strangers is None else strangers.answers.given_up_count
+        return self.answers.given_up_count + given_up_count
 
     @property
     def waiting_count(self) -> int:
@@ -153,6 +221,10 @@ class RequestMemory:
         overdrawn_bytes = 0 if overdrawing is None else overdrawing.held_bytes
         self._used_bytes = self.reserved_bytes - overdrawn_bytes
         self.is_used_up = self.limit_bytes is not None and self._used_bytes >= self.limit_bytes
+        if self.strangers is not None:
+            self.reads_crumbs = self.is_used_up
+        if self.reserved_bytes > self._peak_bytes:
+            self._peak_bytes = self.reserved_bytes
 
     def try_grow(self, share: MemoryShare, size_bytes: int) -> bool:
         """Charge memory for bytes to come, and return whether it may be taken."""
@@ -204,24 +276,50 @@ class RequestMemory:
         self._waiters.pop(share, None)
         share.holder = PARTED_HOLDER
 
+    def hand_over(self, share: MemoryShare, pool: "RequestMemory") -> None:
+        """Have another pool count what a connection holds: it has logged in."""
+        held_bytes = share.held_bytes
+        self._waiters.pop(share, None)
+        if held_bytes:
+            self.release(share, held_bytes)
+            pool.charge(share, held_bytes)
+
+    def take_fall(self) -> bool:
+        """Return whether much less is held than at the peak since this last returned True."""
+        strangers = self.strangers
+        has_fallen = self._peak_bytes - self.reserved_bytes >= TRIM_BYTES
+        if strangers is not None and strangers.take_fall():
+            has_fallen = True
+        if has_fallen:
+            self._peak_bytes = self.reserved_bytes
+        return has_fallen
+
     # ---- who holds for too long
 
     def sweep(self, now_ms: int) -> None:
         """Give up frames that take too long; to be called every `SWEEP_MS`."""
+        if self.strangers is not None:
+            self.strangers.sweep(now_ms)
         self.answers.sweep()
         last_ms, self._swept_ms = self._swept_ms, now_ms
         # A process that stood still has read nothing: that is nobody's fault.
         elapsed_ms = 0 if last_ms is None else min(now_ms - last_ms, 2 * SWEEP_MS)
         for share in list(self._holders):
             frame_bytes = share.holder.unfinished_frame_bytes
-            if frame_bytes and share.holder.wants_bytes:
+            if frame_bytes and (self.strangers is None or share.holder.wants_bytes):
                 share.age_ms += elapsed_ms
-                if share.age_ms > patience_ms(frame_bytes):
+                if share.age_ms > self._patience_ms(frame_bytes):
                     self._give_up(share, f"a request of {frame_bytes} bytes arrived too slowly")
         self._let_grow(len(self._waiters))
         if now_ms - self._checked_ms >= MEMORY_CHECK_MS:
             self._checked_ms = now_ms
             self._check_progress()
+
+    def _patience_ms(self, frame_bytes: int) -> int:
+        """Return how long a frame may take; strangers' waits for each other are part of it."""
+        if self.strangers is None and self._waiters:
+            return STRANGER_GRACE_MS
+        return patience_ms(frame_bytes)
 
     def _check_progress(self) -> None:
         """While others wait for memory, give up the largest holders that make no progress."""

@@ -30,6 +30,9 @@ FLOOD_COUNT = 20_000
 KEYS_LAST = 500
 """Requests that a client sends with the same keys, where it changes them."""
 
+NEW_KEYS_COUNT = 200
+"""Changes of keys in a row, without data between them."""
+
 PIECE_BYTES = 7
 """No record's length is a multiple of it for long."""
 
@@ -208,6 +211,25 @@ async def keys_may_change_at_any_time(reach: TlsReach) -> None:
     await client.stream.aclose()
 
 
+async def a_flood_of_new_keys_ends_its_connection_alone(reach: TlsReach) -> None:
+    """Records without data are counted; OpenSSL alone would take them without an end."""
+    client, other = await _dial(reach), await _dial(reach)
+    with suppress(*GONE):
+        for _ in range(NEW_KEYS_COUNT):
+            reach.change_keys(client.tls)
+            with suppress(ssl.SSLWantReadError):
+                client.tls.do_handshake()
+            await client.pass_on()
+    with trio.fail_after(PATIENCE_S), suppress(*GONE, ssl.SSLError):
+        assert await client.receive_some(1) == b""
+    other.tls.write(heartbeat(2))
+    await other.pass_on()
+    with trio.fail_after(PATIENCE_S):
+        assert await read_id(other) == 2
+    await client.stream.aclose()
+    await other.stream.aclose()
+
+
 async def what_was_asked_before_a_goodbye_is_answered(reach: TlsReach) -> None:
     """The client has nothing further to send, says so, and still reads."""
     client = await _dial(reach)
@@ -358,6 +380,7 @@ CHECKS: tuple[Check, ...] = (
     all_of_a_large_arrival_is_served,
     answers_that_were_held_back_are_whole,
     keys_may_change_at_any_time,
+    a_flood_of_new_keys_ends_its_connection_alone,
     what_was_asked_before_a_goodbye_is_answered,
     a_goodbye_is_understood,
     a_server_that_closes_says_goodbye,

@@ -240,6 +240,8 @@ class TlsSession:
             self._split_header = header
             return len(data) - at
         self._split_header = b""
+        content_type: int
+        length: int
         content_type, _, length = read_header(header)
         if not FIRST_TYPE <= content_type <= LAST_TYPE or length > CIPHERTEXT_BYTES_MAX:
             # OpenSSL finds the right words for what is not TLS, and needs no more for that.
@@ -252,7 +254,7 @@ class TlsSession:
         size = 0
         try:
             while self._record_count and size < len(room):
-                read = tls.read(len(room) - size, room[size:])  # type: ignore[arg-type]
+                read = tls.read(len(room) - size, room[size:])
                 assert isinstance(read, int)
                 if not read:
                     self._end()

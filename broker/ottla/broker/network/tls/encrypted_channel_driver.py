@@ -16,7 +16,6 @@ import time
 from contextlib import suppress
 
 from ottla.broker.network.channel_driver import (
-    CRUMB_BYTES,
     READ_AHEAD_BYTES,
     WRITE_BYTES_PER_TURN_MAX,
     Channel,
@@ -36,8 +35,8 @@ CIPHERTEXT_BYTES = 64 * KIB
 """Ciphertext of one system call.  Higher costs fewer calls, lower keeps less for a connection whose
 records are small."""
 
-SHAKING_BYTES = 16 * KIB
-"""Ciphertext of one step of a handshake, and of one read before the client has logged in."""
+SHAKING_BYTES = 4 * KIB
+"""Ciphertext of one step of a handshake: what follows it waits in the kernel."""
 
 SEND_BUFFER_BYTES = 64 * KIB
 """Plaintext that is encrypted for one system call.  Higher costs fewer calls for file slices, lower
@@ -118,9 +117,7 @@ class TlsChannel(Channel):
     @property
     def has_more_to_write(self) -> bool:
         """Whether a turn is needed of which no event will tell: to write, or to read on."""
-        return self.has_unread or not (
-            self.is_drained or self._is_blocked or self.is_reading_ahead
-        )
+        return self.has_unread or not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
     @property
     def is_drained(self) -> bool:
@@ -198,8 +195,9 @@ class TlsChannel(Channel):
         window = connection.window()
         room = buffer.view if window is None else window
         ciphertext = self._shared.ciphertext
-        if connection.memory.is_used_up:
-            room, ciphertext = room[:CRUMB_BYTES], ciphertext[:CRUMB_BYTES]
+        if connection.memory.reads_crumbs:
+            crumb_bytes = connection.memory.crumb_bytes
+            room, ciphertext = room[:crumb_bytes], ciphertext[:crumb_bytes]
         size, is_open = self._receive(room, ciphertext)
         if not size:
             return is_open

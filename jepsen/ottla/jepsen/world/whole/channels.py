@@ -22,6 +22,7 @@ from ottla.storage.workbench import bytes_of
 READ_BYTES = 256 * KIB
 """What one turn takes from a stream."""
 
+
 class StreamChannel(HostedChannel):
     """One client's stream and connection."""
 
@@ -43,8 +44,14 @@ class StreamChannel(HostedChannel):
         """Hand on what has come; return False at the end of the stream."""
         if not self.stream.has_bytes:
             return not self.stream.has_ended
-        self._hand_on(bytearray(self.stream.take(READ_BYTES)), now_ms)
+        self._hand_on(bytearray(self.stream.take(self._read_bytes)), now_ms)
         return True
+
+    @property
+    def _read_bytes(self) -> int:
+        """What one read takes."""
+        memory = self.connection.memory
+        return memory.crumb_bytes if memory.reads_crumbs else READ_BYTES
 
     def flush(self, now_ms: int) -> None:
         """Send what the peer has room for."""
@@ -91,7 +98,7 @@ class EncryptedChannel(StreamChannel):
 
     @property
     def has_unread(self) -> bool:
-        """Whether the session holds bytes, wanted by the connection, of which no arrival will tell."""
+        """Whether the session holds bytes of which no arrival will tell, and they are wanted."""
         return not self.is_shaking and self._session.has_unread and self.connection.wants_bytes
 
     def shake_hands(self) -> None:
@@ -121,12 +128,12 @@ class EncryptedChannel(StreamChannel):
     def read(self, now_ms: int) -> bool:
         """Decrypt what has come, up to READ_BYTES, and serve it; return False at the end."""
         session, is_open = self._session, True
-        room = memoryview(bytearray(READ_BYTES))
+        room = memoryview(bytearray(self._read_bytes))
         try:
             size = session.decrypt(room) if session.has_unread else 0
             if not (session.has_unread or session.has_ended):
                 if self.stream.has_bytes:
-                    taken = memoryview(self.stream.take(READ_BYTES))
+                    taken = memoryview(self.stream.take(len(room)))
                     size += session.decrypt(room[size:], taken)
                 else:
                     is_open = not self.stream.has_ended

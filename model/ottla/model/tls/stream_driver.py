@@ -1,0 +1,89 @@
+"""The server's end of a TLS connection as a trio stream, bounded as `session_driver` says.
+
+`trio.SSLStream` has OpenSSL consume what arrived without a bound on records: KeyUpdates that never
+end keep its reader from ever returning.
+"""
+
+import ssl
+import time
+
+import trio
+
+from ottla.model.limits import KIB
+from ottla.model.tls.session_driver import NOTHING, RECORD_BYTES, TlsSession
+
+RECEIVE_BYTES = 16 * KIB
+"""Ciphertext of one system call, and plaintext of one read where none is asked for."""
+
+
+class TlsServerStream(trio.abc.Stream):
+    """A stream behind TLS, for one task at a time; the handshake is made with the first read.
+
+    Raises trio.BrokenResourceError if the client has gone or breaks TLS, TlsFloodError if it sends
+    more records without data than it may.  An end without a goodbye counts as an end, as for HTTPS.
+    """
+
+    def __init__(self, below: trio.abc.Stream, context: ssl.SSLContext) -> None:
+        self._below = below
+        self._session = TlsSession(context, time.perf_counter_ns)
+        self._is_shaking = True
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Return what has arrived, at most some bytes; empty at the end."""
+        session = self._session
+        room = memoryview(bytearray(max_bytes or RECEIVE_BYTES))
+        ciphertext = NOTHING
+        while True:
+            size = 0
+            try:
+                if self._is_shaking:
+                    self._is_shaking = not session.shake_hands(ciphertext)
+                else:
+                    size = session.decrypt(room, ciphertext)
+            except ssl.SSLError as error:
+                await self._pass_on()
+                raise trio.BrokenResourceError from error
+            await self._pass_on()
+            if size:
+                return bytes(room[:size])
+            if session.has_ended:
+                return b""
+            ciphertext = NOTHING
+            if session.has_unread:
+                await trio.lowlevel.checkpoint()
+                continue
+            data = await self._below.receive_some(RECEIVE_BYTES)
+            if not data:
+                return b""
+            ciphertext = memoryview(data)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send everything, record by record."""
+        if self._is_shaking:
+            raise trio.BrokenResourceError("the handshake has not ended")
+        view = memoryview(data)
+        for at in range(0, len(view), RECORD_BYTES):
+            try:
+                record = self._session.encrypt(view[at : at + RECORD_BYTES])
+            except ssl.SSLError as error:
+                raise trio.BrokenResourceError from error
+            await self._below.send_all(record)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the socket has room."""
+        await self._below.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """Say goodbye, and close the stream below."""
+        try:
+            if not self._is_shaking:
+                await self._below.send_all(self._session.say_goodbye())
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            await self._below.aclose()
+
+    async def _pass_on(self) -> None:
+        """Send what the session says on its own: the handshake, new keys, alerts."""
+        if self._session.has_output:
+            await self._below.send_all(self._session.take_output())
