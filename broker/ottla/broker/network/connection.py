@@ -89,7 +89,6 @@ class Connection:
         "_is_serving",
         "_lent_bytes",
         "_limits",
-        "_memory_of_known",
         "_muted_until_ms",
         "_requests_in_flight_max",
         "_responses",
@@ -122,9 +121,6 @@ class Connection:
         self._dispatcher = dispatcher
         self._clock = dispatcher.clock
         self._host = host
-        # All memory is for those who have logged in; others have a small part, until they do.
-        self._memory_of_known = memory
-        self.memory = memory
         self._share = MemoryShare(self)
         self._limits = limits
         self._frame_bytes_max = limits.frame_bytes_max
@@ -160,8 +156,7 @@ class Connection:
         make_guard = dispatcher.guards.get(peer.listener_name)
         # What asks the client who it is, until it has answered.
         self._guard = None if make_guard is None else GuardPost(make_guard(peer))
-        if self._guard is not None and memory.strangers is not None:
-            self.memory = memory.strangers
+        self.memory = memory if self._guard is None else memory.strangers or memory
 
     # What the driver calls.
 
@@ -515,8 +510,8 @@ class Connection:
     def _is_kept_back(self, guard: GuardPost, frame: memoryview, now_ms: int) -> bool:
         """Return whether the guard answers a frame itself."""
         answer = guard.on_frame(frame, now_ms)
-        if guard.has_logged_in and self.memory is not self._memory_of_known:
-            self._leave_strangers()
+        if guard.has_logged_in:
+            self.memory = self.memory.welcome(self._share, self)
         if guard.is_done:
             self._guard = None
         if answer is None:
@@ -599,14 +594,6 @@ class Connection:
         """Let the host close us: others need what we hold."""
         if not self.is_closed:
             self._host.give_up(self, reason)
-
-    def _leave_strangers(self) -> None:
-        """Have the pool of all who have logged in count what is held."""
-        strangers, self.memory = self.memory, self._memory_of_known
-        strangers.hand_over(self._share, self.memory)
-        if self._held_answer_bytes:
-            strangers.answers.settle(self, 0)
-            self.memory.answers.settle(self, self._held_answer_bytes)
 
     def _lend(self) -> None:
         """Leave the frame's bytes, and their reservation, to the coroutine that reads them."""

@@ -19,7 +19,7 @@ Invariants: ChargedAsAllocated, OneOverdraftAtATime, SomebodyGrows.
 from typing import Protocol
 
 from ottla.broker.network.parted import PARTED_HOLDER
-from ottla.broker.network.response_memory import ResponseMemory
+from ottla.broker.network.response_memory import AnswerHolder, ResponseMemory
 from ottla.model.limits import (
     FRAME_BYTES_PER_SECOND_MIN,
     FRAME_GRACE_MS,
@@ -114,6 +114,7 @@ class RequestMemory:
     __slots__ = (
         "_checked_ms",
         "_holders",
+        "_known",
         "_large_limit_bytes",
         "_overdrawing",
         "_peak_bytes",
@@ -132,8 +133,10 @@ class RequestMemory:
         "strangers",
     )
 
-    def __init__(self, limit_bytes: int | None, *, is_of_strangers: bool = False) -> None:
-        """`is_of_strangers` makes the pool of connections that have not logged in."""
+    def __init__(self, limit_bytes: int | None, known: "RequestMemory | None" = None) -> None:
+        """Make a pool; with the pool of those who have logged in, the one of strangers beside it."""
+        is_of_strangers = known is not None
+        self._known = known
         self.limit_bytes = limit_bytes
         answer_bytes_max = RESPONSE_MEMORY_BYTES_MAX
         self.strangers: RequestMemory | None = None
@@ -142,7 +145,7 @@ class RequestMemory:
             answer_bytes_max //= STRANGERS_PARTS_OF_POOL
         else:
             part = None if limit_bytes is None else limit_bytes // STRANGERS_PARTS_OF_POOL
-            self.strangers = RequestMemory(part, is_of_strangers=True)
+            self.strangers = RequestMemory(part, self)
         self.answers = ResponseMemory(answer_bytes_max)
         """The other pool: of what clients have not read."""
         self.reads_crumbs = is_of_strangers
@@ -276,13 +279,19 @@ class RequestMemory:
         self._waiters.pop(share, None)
         share.holder = PARTED_HOLDER
 
-    def hand_over(self, share: MemoryShare, pool: "RequestMemory") -> None:
-        """Have another pool count what a connection holds: it has logged in."""
-        held_bytes = share.held_bytes
+    def welcome(self, share: MemoryShare, holder: AnswerHolder) -> "RequestMemory":
+        """Return the pool of those who have logged in, which counts from now on what is held."""
+        known = self._known
+        if known is None:
+            return self
         self._waiters.pop(share, None)
-        if held_bytes:
+        if held_bytes := share.held_bytes:
             self.release(share, held_bytes)
-            pool.charge(share, held_bytes)
+            known.charge(share, held_bytes)
+        if answer_bytes := self.answers.held_by(holder):
+            self.answers.settle(holder, 0)
+            known.answers.settle(holder, answer_bytes)
+        return known
 
     def take_fall(self) -> bool:
         """Return whether much less is held than at the peak since this last returned True."""
