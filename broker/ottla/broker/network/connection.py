@@ -518,8 +518,7 @@ class Connection:
             return False
         slot = ResponseSlot(self, answer.header)
         self._responses.slots.append(slot)
-        parts_at_ms = guard.answer(slot, answer)
-        if parts_at_ms is not None:
+        if (parts_at_ms := guard.answer(slot, answer)) is not None:
             self._takes_no_more = True
             self._host.wake_at(self, parts_at_ms)
         return True
@@ -556,8 +555,7 @@ class Connection:
         if len(held) >= self._frame_bytes:
             return
         capacity_bytes = held.capacity_for(self._frame_bytes)
-        missing_bytes = capacity_bytes - self._charged_bytes
-        if missing_bytes > 0:
+        if (missing_bytes := capacity_bytes - self._charged_bytes) > 0:
             if not self.memory.try_grow(self._share, missing_bytes):
                 if not self._awaits_memory:
                     self._awaits_memory = True

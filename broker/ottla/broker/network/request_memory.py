@@ -134,7 +134,7 @@ class RequestMemory:
     )
 
     def __init__(self, limit_bytes: int | None, known: "RequestMemory | None" = None) -> None:
-        """Make a pool; with the pool of those who have logged in, the one of strangers beside it."""
+        """Make a pool; given the pool of those who have logged in, that of strangers beside it."""
         is_of_strangers = known is not None
         self._known = known
         self.limit_bytes = limit_bytes
