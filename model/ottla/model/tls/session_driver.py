@@ -206,7 +206,7 @@ class TlsSession:
             self._held, self._held_at = memoryview(bytes(data[at:])), 0
 
     def _feed(self, data: memoryview, at: int, count_max: int) -> int:
-        """Give OpenSSL up to some whole records, and the start of the next if no more arrived.
+        """Give OpenSSL up to some whole records, and the start of one that has not arrived whole.
 
         Returns the offset of what was not given.
         """
@@ -244,7 +244,7 @@ class TlsSession:
         length: int
         content_type, _, length = read_header(header)
         if not FIRST_TYPE <= content_type <= LAST_TYPE or length > CIPHERTEXT_BYTES_MAX:
-            # OpenSSL finds the right words for what is not TLS, and needs no more for that.
+            # OpenSSL finds the right words for what is not TLS, and needs nothing else for that.
             return len(data) - at
         return HEADER_BYTES - len(split) + length
 
