@@ -191,7 +191,7 @@ class WalkedClassicMember(WalkedMember):
             if code is ErrorCode.NONE:
                 self._sync(asked.answer)
             elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-                self.id = ""
+                self._forget_id()
         if self._syncing is not None and self._syncing.is_answered:
             asked, self._syncing = self._syncing, None
             if isinstance(asked.answer, ErrorCode):
@@ -226,7 +226,10 @@ class WalkedClassicMember(WalkedMember):
     def _begin_anew(self, code: ErrorCode) -> None:
         self.epoch = 0
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            self.id = ""
+            self._forget_id()
+
+    def _forget_id(self) -> None:
+        self.id, self._is_first_join = "", True
 
     def step(self) -> None:
         """Join, or send a sign of life."""
@@ -256,4 +259,5 @@ class WalkedClassicMember(WalkedMember):
         if self.id:
             self.bench.leave((self.id, self.instance_id))
         self._joining = self._syncing = None
-        self.epoch, self.id, self.owned = 0, "", frozenset()
+        self.epoch, self.owned = 0, frozenset()
+        self._forget_id()

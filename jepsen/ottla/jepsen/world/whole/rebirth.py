@@ -46,6 +46,9 @@ START_MS = (0, 1_500)
 
 RECOVERY_S_MAX = 5.0
 SOON_MS = (0, 3_000)
+SERVED_S_MAX = 2.0
+"""How long a removal may take to reach its log."""
+
 REMOVAL_MS = (50, 500)
 """From the start of a removal to the deletion of its topic."""
 
@@ -184,12 +187,25 @@ class Rebirths:
             if machine is None:
                 return
             path = self._first_file_of(machine, topic.at)
-            goes_on = trio.Event()
-            machine.disk.faults.hang(path, goes_on.wait)
+            is_waiting, goes_on = trio.Event(), trio.Event()
+
+            async def wait() -> None:
+                is_waiting.set()
+                await goes_on.wait()
+
+            machine.disk.faults.hang(path, wait)
             try:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._remove, topic.at, count)
+                    client = trio.CancelScope()
+                    nursery.start_soon(self._remove, topic.at, count, client)
+                    with trio.move_on_after(SERVED_S_MAX):
+                        await is_waiting.wait()
                     await self._wait(REMOVAL_MS)
+                    # DeleteRecords names its topic, as in Kafka: a repetition would be served by
+                    # the next topic of the name, rightly.
+                    client.cancel()
+                    if not is_waiting.is_set():
+                        return
                     await self._delete(admin, name)
                     nursery.start_soon(self._let_go_on, machine, path, goes_on)
                     await self._create(admin, name)
@@ -205,12 +221,13 @@ class Rebirths:
             self._rare.sometimes("a topic is made again while its removal waits")
             await self._wait(SOON_MS)
 
-    async def _remove(self, at: TopicPartition, before: int) -> None:
+    async def _remove(self, at: TopicPartition, before: int, scope: trio.CancelScope) -> None:
         try:
-            async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
-                await admin.delete_records({at: before})
+            with scope:
+                async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
+                    await admin.delete_records({at: before})
         except* TROUBLE:
-            pass  # its topic is gone
+            pass
 
     async def _let_go_on(self, machine: Machine, path: str, goes_on: trio.Event) -> None:
         await self._wait(BEHIND_MS)
