@@ -48,11 +48,12 @@ PURE = ("model", "wire", "telemetry", "storage", "raft", "metadata", "node", "co
 EDGES = ("_driver", "_service")
 """Endings of the modules that act; in `rpc`, `client`, `pipeline`, `cli`, `bench`, `jepsen` may."""
 PURE_IN_CLIENT = {
-    "accumulator", "array_columns", "assignors", "consumer_member", "fetch_session", "fetched",
-    "group_member", "partitioner", "positions", "producer_identities", "producer_lane",
-    "record_batch", "record_decoder", "record_encoding", "spoken_versions", "sticky_user_data",
-    "subscription", "transaction_flow", "transaction_messages",
-    "transactional_accumulator",
+    "accumulator", "array_columns", "assignors", "client_metrics", "consumer_member",
+    "consumer_metrics", "fetch_session", "fetched", "group_member", "measures", "metric_points",
+    "otlp_payload", "partitioner", "positions", "producer_identities", "producer_lane",
+    "producer_metrics", "push_session", "record_batch", "record_decoder", "record_encoding",
+    "spoken_versions", "sticky_user_data", "subscription", "transaction_flow",
+    "transaction_messages", "transactional_accumulator",
 }  # fmt: skip
 PURE_IN_PIPELINE = {
     "arrow_decode", "arrow_schema", "compaction_plan", "doctor", "fetched_batches", "key_hashes",
@@ -77,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "metrics",
     ),
     "client": (
+        "telemetry",
         "network",
         "produce",
         "fetch",

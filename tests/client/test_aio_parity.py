@@ -27,8 +27,8 @@ PAIRS = [
     (Admin, aio.AioAdmin),
 ]
 OWN_USE = {
-    "accepts", "act", "add", "cluster", "discard", "is_watched", "leave", "link_class", "run",
-    "settle", "settled", "take", "tenure", "watch", "when_settled",
+    "accepts", "act", "add", "cluster", "discard", "is_watched", "leave", "link_class",
+    "metrics_push", "run", "settle", "settled", "take", "tenure", "watch", "when_settled",
 }  # fmt: skip
 """What the docstrings call the client's own, and callbacks, for which asyncio has tasks."""
 

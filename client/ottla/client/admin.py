@@ -56,12 +56,19 @@ async def open_admin(
     client_id: str = "ottla",
     timeout_s: float = 30.0,
     security: "ClientSecurity | None" = None,
+    enable_metrics_push: bool = False,
 ) -> AsyncIterator[Admin]:
     """Open an operator's view.
 
-    `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).
+    `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).  With `enable_metrics_push`
+    its own metrics are reported to the cluster, if that asks for them (KIP-714).
     """
     async with open_calls(
-        Admin, bootstrap, client_id=client_id, timeout_s=timeout_s, security=security
+        Admin,
+        bootstrap,
+        client_id=client_id,
+        timeout_s=timeout_s,
+        security=security,
+        enable_metrics_push=enable_metrics_push,
     ) as admin:
         yield admin

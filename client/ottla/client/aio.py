@@ -46,6 +46,7 @@ class AioAdmin(Bridge[Admin]):
     ask_quorum = asked(Admin.ask_quorum)
     broker_configs = asked(Admin.broker_configs)
     clean_logs = asked(Admin.clean_logs)
+    client_instance_id = asked(Admin.client_instance_id)
     create_acls = asked(Admin.create_acls)
     create_partitions = asked(Admin.create_partitions)
     create_topic = asked(Admin.create_topic)
@@ -144,10 +145,15 @@ async def open_admin(
     client_id: str = "ottla",
     timeout_s: float = 30.0,
     security: ClientSecurity | None = None,
+    enable_metrics_push: bool = False,
 ) -> AsyncIterator[AioAdmin]:
     """Open an operator's view, as `ottla.client.open_admin` does."""
     manager = open_trio_admin(
-        bootstrap, client_id=client_id, timeout_s=timeout_s, security=security
+        bootstrap,
+        client_id=client_id,
+        timeout_s=timeout_s,
+        security=security,
+        enable_metrics_push=enable_metrics_push,
     )
     async with opened(manager) as (thread, kept):
         yield AioAdmin(thread, kept)

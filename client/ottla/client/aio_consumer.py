@@ -193,6 +193,7 @@ class AioConsumer(Bridge[Consumer]):
 
     resume = done(Consumer.resume)
     beginning_offsets = asked(Consumer.beginning_offsets)
+    client_instance_id = asked(Consumer.client_instance_id)
     end_offsets = asked(Consumer.end_offsets)
     offsets_for_times = asked(Consumer.offsets_for_times)
 

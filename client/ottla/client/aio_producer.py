@@ -19,7 +19,7 @@ import trio
 
 from ottla.client.groups.group_member import Membership
 from ottla.client.groups.group_offsets import Committed
-from ottla.client.network.aio_bridge import Bridge, kept_open
+from ottla.client.network.aio_bridge import Bridge, asked, kept_open
 from ottla.client.network.trio_thread import Call, ClientClosedError, Kept, TrioThread
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.many_records import BatchMetadata, ManyRecords, SentRecords
@@ -436,6 +436,8 @@ class AioProducer(Bridge[Producer]):
         await self._outbox.emptied()
         await self._kept.value.flush()
         await self._outbox.emptied_without_failure()
+
+    client_instance_id = asked(Producer.client_instance_id)
 
     async def partitions_of(self, topic: str) -> tuple[int, ...]:
         """Return a topic's partition numbers; a topic that may be created on first use is."""

@@ -23,11 +23,19 @@ from ottla.client.groups.group_offsets import Committed
 from ottla.client.groups.handover import Listener
 from ottla.client.groups.subscription import Subscription, SubscriptionPattern
 from ottla.client.instrumentation.detect import instrumented
+from ottla.client.instrumentation.metric_sources import report_consumer
+from ottla.client.instrumentation.metrics_push import (
+    MetricsPush,
+    ReportingClient,
+    open_metrics_push,
+)
 from ottla.client.network.arguments import check_all_calls
 from ottla.client.network.background import Bell, Turn, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.network.connection import ConnectionLostError
+from ottla.client.telemetry.client_metrics import ClientKind
+from ottla.client.telemetry.measures import PollIdleTime
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.client import ConsumerConfig
@@ -42,10 +50,17 @@ RECORDS_PER_LOOK = 64
 """How many records the iterator gives before it is looked whether others get their turn."""
 
 
-class Consumer:
+class Consumer(ReportingClient):
     """A consumer at work; made by `open_consumer`."""
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        nursery: trio.Nursery,
+        *,
+        metrics_push: MetricsPush | None = None,
+    ) -> None:
         # One answer is read while the next one comes.
         self.positions = Positions(config.auto_offset_reset, 2 * config.partition_bytes_max)
         """Partitions that are read, and where each stands; for the client's own use."""
@@ -75,6 +90,10 @@ class Consumer:
             )
             nursery.start_soon(self._group.commit_on)
             nursery.start_soon(self._group.run)
+        self._idle = PollIdleTime(trio.current_time())
+        if metrics_push is not None:
+            report_consumer(metrics_push, self.positions, self._group, self._idle)
+            self.metrics_push = metrics_push
 
     # What is read.
 
@@ -351,6 +370,7 @@ class Consumer:
             return found
         if group is not None:
             group.handover.set_waiting(True)
+        self._idle.begin(trio.current_time())
         try:
             if timeout_s is None:  # a scope costs as much as some dozens of records
                 return await self._first_of(take)
@@ -358,6 +378,7 @@ class Consumer:
                 return await self._first_of(take)
             return []
         finally:
+            self._idle.end(trio.current_time())
             if group is not None:
                 group.handover.set_waiting(False)
 
@@ -530,17 +551,24 @@ async def open_consumer(
     leaves without.
     """
     config = config_of(config, ConsumerConfig)
-    async with open_cluster(
-        addresses_of(bootstrap),
-        client_id=config.client_id,
-        request_timeout_s=config.request_timeout_ms / 1_000,
-        login=config.login(),
-        tls=config.tls(),
-    ) as cluster:
+    async with (
+        open_cluster(
+            addresses_of(bootstrap),
+            client_id=config.client_id,
+            request_timeout_s=config.request_timeout_ms / 1_000,
+            login=config.login(),
+            tls=config.tls(),
+        ) as cluster,
+        open_metrics_push(
+            cluster, ClientKind.CONSUMER, is_enabled=config.enable_metrics_push
+        ) as metrics_push,
+    ):
         consumer: Consumer | None = None
         try:
             async with open_background() as nursery:
-                consumer = instrumented(Consumer, TRACED)(cluster, config, nursery)
+                consumer = instrumented(Consumer, TRACED)(
+                    cluster, config, nursery, metrics_push=metrics_push
+                )
                 nursery.start_soon(consumer.run)
                 yield consumer
                 await consumer.leave(has_processed=True)

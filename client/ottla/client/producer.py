@@ -16,6 +16,8 @@ from typing import NoReturn
 import trio
 
 from ottla.client.instrumentation.detect import instrumented
+from ottla.client.instrumentation.metric_sources import report_producer
+from ottla.client.instrumentation.metrics_push import ReportingClient, open_metrics_push
 from ottla.client.network.background import Bell, Turn, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
@@ -35,11 +37,12 @@ from ottla.client.produce.many_records import (
     SentRecords,
     chunks,
 )
-from ottla.client.produce.partitioner import Partitioner, StickyPartitions
+from ottla.client.produce.partitioner import Partitioner, StickyPartitions, no_partition
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.produce.producer_link import ProducerLink
 from ottla.client.produce.record_arguments import bytes_or_none, check_place, checked_headers
 from ottla.client.produce.record_run import RecordRun
+from ottla.client.telemetry.client_metrics import ClientKind
 from ottla.client.transactions.producer_transactions import (
     ProducerTransaction,
     ProducerTransactions,
@@ -65,7 +68,7 @@ NEW_EPOCHS_FROM = 3
 gets a new id."""
 
 
-class Producer:
+class Producer(ReportingClient):
     """A producer at work; made by `open_producer`."""
 
     link_class = ProducerLink
@@ -213,7 +216,7 @@ class Producer:
                 is_plain = key is None and not headers
         elif partition not in known.at:
             check_place(topic, partition, timestamp_ms)
-            raise _no_partition(topic, partition)
+            raise no_partition(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         elif type(timestamp_ms) is not int or timestamp_ms < 0:
@@ -274,7 +277,7 @@ class Producer:
         if size_bytes > self._config.request_bytes_max:
             raise self._too_large(size_bytes)
         if partition not in await self.partitions_of(topic):
-            raise _no_partition(topic, partition)
+            raise no_partition(topic, partition)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         at = TopicPartition(topic, partition)
@@ -306,7 +309,7 @@ class Producer:
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         if partition is not None and partition not in await self.partitions_of(topic):
-            raise _no_partition(topic, partition)
+            raise no_partition(topic, partition)
         found = chunks(records, self._config.batch_bytes, self._config.request_bytes_max)
         if isinstance(records, list | tuple):
             # All are checked before one is taken.
@@ -538,12 +541,6 @@ class Producer:
         return link
 
 
-def _no_partition(topic: str, partition: int) -> RefusedError:
-    return RefusedError(
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
-    )
-
-
 @asynccontextmanager
 async def open_producer(
     bootstrap: str | Iterable[str | tuple[str, int]],
@@ -572,10 +569,14 @@ async def open_producer(
                 tls=config.tls(),
             )
         )
+        metrics_push = await stack.enter_async_context(
+            open_metrics_push(cluster, ClientKind.PRODUCER, is_enabled=config.enable_metrics_push)
+        )
         transactions, gathered = None, Accumulator(config, ends_at_failure=ends_at_failure)
         if config.transactional_id is not None:
             transactions = await stack.enter_async_context(open_transactions(cluster, config))
             gathered = transactions.gathered
+        report_producer(metrics_push, gathered, config)
         try:
             async with open_background() as nursery:
                 producer = instrumented(Producer, TRACED)(
@@ -586,6 +587,7 @@ async def open_producer(
                     identities=identities,
                     transactions=transactions,
                 )
+                producer.metrics_push = metrics_push
                 nursery.start_soon(producer.run)
                 yield producer
                 await producer.flush()

@@ -13,6 +13,7 @@ from ottla.client.groups.committer import Committer, PendingCommit
 from ottla.client.groups.group_member import Membership
 from ottla.client.network.background import open_background
 from ottla.client.network.connection import ConnectionLostError
+from ottla.client.telemetry.measures import CoordinatorMeasures
 from ottla.model.ids import Offset
 from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
 from ottla.wire.messages.offset_commit_response import (
@@ -72,6 +73,10 @@ class World:
 
     async def forget(self) -> None:
         await trio.lowlevel.checkpoint()
+
+    @property
+    def measures(self) -> CoordinatorMeasures:
+        return CoordinatorMeasures()
 
     def membership(self) -> Membership:
         return Membership(self.epoch, "m")

@@ -44,6 +44,8 @@ def producer_config() -> "ProducerConfig":
         request_timeout_ms=10_000,
         delivery_timeout_ms=30_000,
         block_ms_max=30_000,
+        # Its reports would be what it writes.
+        enable_metrics_push=False,
     )
 
 

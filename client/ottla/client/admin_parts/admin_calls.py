@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from ottla.client.instrumentation.metrics_push import ReportingClient, open_metrics_push
 from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.network.patience import sit_out
+from ottla.client.telemetry.client_metrics import ClientKind
 from ottla.model.errors import ErrorCode, RefusedError, code_of
 from ottla.model.ids import TopicPartition
 
@@ -21,7 +23,7 @@ ANSWER_WAIT_S = 5.0
 network turns its reason into a lost connection, with more a broker that hangs is noticed later."""
 
 
-class AdminCalls:
+class AdminCalls(ReportingClient):
     """The ground `Admin` and its parts stand on."""
 
     def __init__(self, cluster: Cluster, *, client_id: str, timeout_s: float) -> None:
@@ -53,16 +55,24 @@ async def open_calls(
     client_id: str = "ottla",
     timeout_s: float = 30.0,
     security: "ClientSecurity | None" = None,
+    enable_metrics_push: bool = False,
 ) -> AsyncIterator[C]:
     """Open one group of an operator's calls, or several that a class puts together."""
-    async with open_cluster(
-        addresses_of(bootstrap),
-        client_id=client_id,
-        request_timeout_s=timeout_s + ANSWER_WAIT_S,
-        login=None if security is None else security.login(),
-        tls=None if security is None else security.tls(),
-    ) as cluster:
-        yield calls(cluster, client_id=client_id, timeout_s=timeout_s)
+    async with (
+        open_cluster(
+            addresses_of(bootstrap),
+            client_id=client_id,
+            request_timeout_s=timeout_s + ANSWER_WAIT_S,
+            login=None if security is None else security.login(),
+            tls=None if security is None else security.tls(),
+        ) as cluster,
+        open_metrics_push(
+            cluster, ClientKind.ADMIN, is_enabled=enable_metrics_push
+        ) as metrics_push,
+    ):
+        opened = calls(cluster, client_id=client_id, timeout_s=timeout_s)
+        opened.metrics_push = metrics_push
+        yield opened
 
 
 def _passes(error: RefusedError) -> bool:

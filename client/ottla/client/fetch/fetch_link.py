@@ -180,10 +180,14 @@ class FetchLink(BrokerLink):
         )
         self._session.fill(request)
         asked = {at: one for at, (one, _) in self._asked.items()}
+        sent_s = trio.current_time()
         with trio.move_on_after((wait_ms + PATIENCE_MS) / 1_000) as scope:
             answer = await pipeline.request(request, FetchResponse, self._version)
         if scope.cancelled_caught:
             raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
+        measures = self._positions.measures
+        measures.latencies_s.note(trio.current_time() - sent_s)
+        measures.throttle_times_ms.note(answer.throttle_time_ms)
         try:
             self._session.take(answer)
         except RefusedError as error:
@@ -193,9 +197,13 @@ class FetchLink(BrokerLink):
         for endpoint in answer.node_endpoints:
             self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
         has_errors = False
+        size_bytes = 0
         for topic in answer.responses:
             for data in topic.partitions:
+                size_bytes += len(data.records or b"")
                 has_errors |= self._take(asked, topic, data)
+        measures.fetch_bytes.note(size_bytes)
+        measures.fetched_bytes += size_bytes
         if has_errors:
             await trio.sleep(config.retry_backoff_ms / 1_000)
 
@@ -220,6 +228,7 @@ class FetchLink(BrokerLink):
     def _take_partition(self, asked: PartitionRequest, data: PartitionData) -> bool:
         """Take in one partition's answer; return whether it was an error to wait after."""
         place, turn = asked.place, asked.turn
+        place.high_watermark = Offset(data.high_watermark)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._positions.on_out_of_range(place, turn)
             self._on_moved()

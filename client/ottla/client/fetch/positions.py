@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from ottla.client.fetch.fetched import Fetched
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.fetch.record_decoder import RecordDecoder
+from ottla.client.telemetry.measures import FetchMeasures
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch, TopicPartition
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
@@ -28,6 +29,7 @@ class PartitionPlace:
         "fetch",
         "fetched",
         "given",
+        "high_watermark",
         "is_paused",
         "lookup",
         "turn",
@@ -41,6 +43,8 @@ class PartitionPlace:
         self.fetch = OffsetAndEpoch(Offset(0), NO_EPOCH)
         self.fetched: deque[Fetched] = deque()
         self.is_paused = False
+        self.high_watermark = Offset(-1)
+        """As the last answer with news of the partition gave it; -1 before."""
         self.lookup: int | None = None
         """The timestamp to look up instead (EARLIEST and LATEST too); None: the committed offset,
         or else what `auto.offset.reset` says."""
@@ -75,12 +79,20 @@ class Positions:
         self._is_hungry = False
         self.decoder = RecordDecoder()
         """Decodes what is fetched."""
+        self.measures = FetchMeasures()
 
     def __contains__(self, at: object) -> bool:
         return at in self._places
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._places)
+
+    def lags(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield the records between position and high watermark, of partitions with both."""
+        for at, place in self._places.items():
+            position = place.position
+            if position is not None and place.high_watermark >= 0:
+                yield at, max(0, place.high_watermark - position.offset)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these and no others; who stays keeps its position."""

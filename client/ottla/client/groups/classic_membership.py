@@ -70,6 +70,11 @@ class ClassicMembership:
         self.subscription = subscription
         self._rejoin()
 
+    @property
+    def member_id(self) -> str:
+        """Its id in the group; empty before it has one."""
+        return self._member.member_id
+
     def on_metadata(self) -> None:
         """Join again where the topics, or their partitions, are not those it joined with."""
         if self._member.generation_id == NO_GENERATION:
@@ -132,10 +137,12 @@ class ClassicMembership:
                 if self._is_stale:
                     await self._handover.next_poll()
                     self._is_stale = False
+                began_s = trio.current_time()
                 if self._member.is_cooperative:
                     await self._join_cooperatively()
                 else:
                     await self._join_eagerly()
+                self._coordinator.measures.note_rebalance(trio.current_time() - began_s)
                 await self._stay()
             except (ConnectionLostError, ProtocolError):
                 await trio.sleep(self._config.retry_backoff_ms / 1_000)

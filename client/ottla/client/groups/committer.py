@@ -172,7 +172,9 @@ class Committer:
             while left and self._tenant.tenure == tenure:
                 try:
                     membership = self._tenant.membership()
+                    sent_s = trio.current_time()
                     refused = await try_commit(self._coordinator, left, membership)
+                    self._coordinator.measures.commits_s.note(trio.current_time() - sent_s)
                 except ConnectionLostError as error:
                     trouble = error
                     await trio.sleep(self._retry_wait_s)

@@ -57,6 +57,11 @@ class ConsumerMembership:
         self.subscription = subscription
         self.on_metadata()
 
+    @property
+    def member_id(self) -> str:
+        """Its id in the group; empty before it has one."""
+        return self.member.member_id
+
     def on_metadata(self) -> None:
         """Say what a pattern matches now; wake who waits for the name of a topic."""
         remote = self.subscription.remote_regex
@@ -204,7 +209,7 @@ class ConsumerMembership:
             # The topic is so new that the brokers we ask do not know it yet, or it is gone.
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
             return
-        tenure = self.tenure
+        tenure, began_s = self.tenure, trio.current_time()
         async with self._handover.held():
             if self.tenure != tenure:
                 return
@@ -218,6 +223,7 @@ class ConsumerMembership:
                 await self._handover.give(at for _, at in _partitions(owned, names))
             if self.tenure == tenure:
                 self.member.on_reconciled(owned)
+                self._coordinator.measures.note_rebalance(trio.current_time() - began_s)
                 self._bell.ring()
 
     async def _names_of_target(self) -> dict[UUID, str]:

@@ -13,6 +13,7 @@ from ottla.client.network.cluster import Cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline
 from ottla.client.network.told import only
+from ottla.client.telemetry.measures import CoordinatorMeasures
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.wire.apis import COORDINATOR_KEYS_FROM
 from ottla.wire.codec_types import Message
@@ -52,6 +53,7 @@ class Coordinator:
         key_type: int = GROUP_KEY_TYPE,
     ) -> None:
         self.key = key
+        self.measures = CoordinatorMeasures()
         self._key_type = key_type
         self._cluster = cluster
         self._client_id = client_id

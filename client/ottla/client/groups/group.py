@@ -23,6 +23,7 @@ from ottla.client.groups.handover import Handover
 from ottla.client.groups.subscription import Subscription
 from ottla.client.network.background import Bell
 from ottla.client.network.cluster import Cluster
+from ottla.client.telemetry.measures import CoordinatorMeasures
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
@@ -46,6 +47,11 @@ class MembershipDriver(Protocol):
     @property
     def tenure(self) -> int:
         """How often all it had was lost or given back."""
+        ...
+
+    @property
+    def member_id(self) -> str:
+        """Its id in the group; empty before it has one."""
         ...
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -190,6 +196,21 @@ class Group:
     def coordinator_address(self) -> str | None:
         """Where its coordinator was found; None before that, and when it is looked for again."""
         return self._coordinator.address
+
+    @property
+    def measures(self) -> CoordinatorMeasures:
+        """Commits and rebalances."""
+        return self._coordinator.measures
+
+    def identity(self) -> dict[str, str]:
+        """Return group and member by KIP-714's names of resource attributes."""
+        config = self._config
+        found = {"group_id": self._coordinator.key}
+        if config.group_instance_id is not None:
+            found["group_instance_id"] = config.group_instance_id
+        if self.is_subscribed and self.driver.member_id:
+            found["group_member_id"] = self.driver.member_id
+        return found
 
     def on_poll(self) -> None:
         """The application asks for records: what it was given before is processed."""

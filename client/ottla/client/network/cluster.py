@@ -17,6 +17,7 @@ from ottla.client.network.pipeline import Pipeline, open_pipeline
 from ottla.client.network.reachability import Reachability
 from ottla.client.network.tls import TlsDialer
 from ottla.client.network.told import only
+from ottla.client.telemetry.measures import ConnectionMeasures
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.wire.codec_types import Message
@@ -82,6 +83,10 @@ class Cluster:
         self.topics: dict[str, KnownTopic] = {}
         self.names: dict[UUID, str] = {}
         """Names by topic id, of topics that are gone too: an id never gets another name."""
+        self.measures: ConnectionMeasures | None = ConnectionMeasures()
+        """Connections and latencies (KIP-714); None where they are reported to no one."""
+        self.is_used = trio.Event()
+        """Set with the first connection."""
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
@@ -131,6 +136,18 @@ class Cluster:
     def address_of(self, node: NodeId) -> tuple[str, int] | None:
         """Return where a broker is believed to be, without asking."""
         return self._addresses.get(node)
+
+    def node_at(self, address: str) -> NodeId | None:
+        """Return the broker at `host:port`, None if metadata names none there."""
+        for node, (host, port) in self._addresses.items():
+            if address == f"{host}:{port}":
+                return node
+        return None
+
+    @property
+    def has_connection(self) -> bool:
+        """Whether a connection for requests to any broker is open."""
+        return bool(self._connections)
 
     def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:
         """Take a broker's hint who leads (KIP-951); return whether it is news."""
@@ -279,6 +296,16 @@ class Cluster:
         connection = await self._any() if node is None else await self._of(node)
         return connection.version_of(api_key)
 
+    async def refresh_versions(self) -> None:
+        """Ask a broker again which APIs it has: they change while a connection is open."""
+        connection = await self._any()
+        try:
+            with trio.fail_after(self._request_timeout_s or math.inf):
+                await connection.negotiate()
+        except (ConnectionLostError, ProtocolError, trio.TooSlowError) as error:
+            await self._drop(connection)
+            raise ConnectionLostError(f"{connection.address}: {error}") from error
+
     async def aclose(self) -> None:
         """Close every connection."""
         for connection in list(self._connections.values()):
@@ -340,6 +367,9 @@ class Cluster:
             )
             raise
         self._reachability.note_success(address, now_s=trio.current_time())
+        if self.measures is not None:
+            opened.latencies_s = self.measures.note_connection(opened.address)
+        self.is_used.set()
         return opened
 
     async def _at(self, address: tuple[str, int]) -> Pipeline:

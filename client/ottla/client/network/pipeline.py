@@ -19,6 +19,7 @@ from ottla.client.network.connection import (
     open_stream,
 )
 from ottla.client.network.tls import TlsDialer
+from ottla.client.telemetry.measures import MeasuredValues
 from ottla.model.errors import ProtocolError
 from ottla.model.seams import ByteStream
 from ottla.wire import codec, headers
@@ -33,13 +34,17 @@ R = TypeVar("R", bound=Message)
 class Due:
     """An answer that is due; `frame` once it is there."""
 
-    __slots__ = ("api_key", "correlation_id", "frame", "version")
+    __slots__ = ("api_key", "correlation_id", "frame", "sent_s", "version")
 
-    def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
+    def __init__(
+        self, api_key: int, version: int, correlation_id: int, sent_s: float = 0.0
+    ) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
         self.frame: memoryview | None = None
+        self.sent_s = sent_s
+        """When it left, where latencies are measured."""
 
 
 class Submitted(Generic[R]):
@@ -66,6 +71,8 @@ class Pipeline(BrokerConnection):
         self._reading = trio.Lock()
         self._due: deque[Due] = deque()
         self._failure: str | None = None
+        self.latencies_s: MeasuredValues | None = None
+        """Times from requests to their answers, where somebody wants them."""
 
     @property
     def in_flight_count(self) -> int:
@@ -129,7 +136,8 @@ class Pipeline(BrokerConnection):
         self._check()
         try:
             correlation_id = await self._send(api_key, version, body, trace_context)
-            due = Due(api_key, version, correlation_id)
+            sent_s = 0.0 if self.latencies_s is None else trio.current_time()
+            due = Due(api_key, version, correlation_id, sent_s)
         except BaseException:
             self._failure = f"a request to {self.address} was cut short"
             raise
@@ -148,7 +156,10 @@ class Pipeline(BrokerConnection):
             raise
         if not self._due:
             raise ProtocolError("an answer came that nobody asked for")
-        self._due.popleft().frame = frame
+        due = self._due.popleft()
+        due.frame = frame
+        if self.latencies_s is not None and due.sent_s:
+            self.latencies_s.note(trio.current_time() - due.sent_s)
 
     def _check(self) -> None:
         if self._failure is not None:

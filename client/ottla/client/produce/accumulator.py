@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 
 from ottla.client.produce.producer_lane import Fate, Lane, NotDeliveredError, ProducerBatch
 from ottla.client.produce.record_run import RecordRun
+from ottla.client.telemetry.measures import ProduceMeasures
 from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
@@ -65,6 +66,7 @@ class Accumulator:
         """Why no record is accepted now."""
         self.produce_version_max = INT16_MAX
         """The highest version of Produce that may carry its batches."""
+        self.measures = ProduceMeasures()
         self._ends_at_failure = ends_at_failure
         self.buffered_bytes = 0
         self._failed: deque[ProducerBatch] = deque(maxlen=FAILED_BATCH_COUNT_MAX)
@@ -274,11 +276,24 @@ class Accumulator:
             room_bytes -= size_bytes
             batch = lane.send_first()
             self._encode(batch)
+            self._measure(batch, now_ms)
             taken.append(batch)
             del self._busy[partition]
             if lane.waiting:
                 self._busy[partition] = lane
+        if taken:
+            self.measures.records_per_request.note(sum(batch.record_count for batch in taken))
         return taken
+
+    def _measure(self, batch: ProducerBatch, now_ms: int) -> None:
+        """Count a batch that leaves."""
+        measures = self.measures
+        if batch.attempt_count > 1:
+            measures.retry_count += batch.record_count
+        else:
+            measures.record_count += batch.record_count
+            measures.queue_times_ms.note(now_ms - batch.created_ms)
+            measures.batch_bytes.note(len(batch.encoded or b""))
 
     def next_look_ms(self, now_ms: int) -> int | None:
         """Return when something may become ready, or be over, by time alone."""
@@ -437,6 +452,7 @@ class Accumulator:
         self.buffered_bytes -= batch.charged_bytes
         self._is_short_of_memory = False
         if batch.failure is not None:
+            self.measures.error_count += batch.record_count
             self._failed.append(batch)
             if self._ends_at_failure and self.ended_by is None:
                 self.ended_by = self.refusal = batch.first_failure

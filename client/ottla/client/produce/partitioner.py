@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Callable, Sequence
 from enum import Enum
 
+from ottla.model.errors import ErrorCode, RefusedError
+
 SEED = 0x9747B28C
 MULTIPLIER = 0x5BD1E995
 MASK = 0xFFFFFFFF
@@ -90,3 +92,10 @@ def murmur2(data: bytes) -> int:
         result = (result ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
     result = (result ^ result >> 13) * MULTIPLIER & MASK
     return result ^ result >> 15
+
+
+def no_partition(topic: str, partition: int) -> RefusedError:
+    """Return the refusal of a record for a partition that the topic has not."""
+    return RefusedError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
+    )

@@ -110,6 +110,11 @@ class ProducerConfig(ClientSecurity):
         doc="How keys are hashed: as the Java client does, or (CRC32) as librdkafka does.",
     )
     client_id: str = setting("ottla", key="client.id", doc="What brokers call this client.")
+    enable_metrics_push: bool = setting(
+        True,
+        key="enable.metrics.push",
+        doc="Report the client's own metrics to the cluster, if that asks for them (KIP-714).",
+    )
     transactional_id: str | None = setting(
         None,
         key="transactional.id",
@@ -272,6 +277,11 @@ class ConsumerConfig(ClientSecurity):
         5_000, key="auto.commit.interval.ms", at_least=0, doc="How often that is done."
     )
     client_id: str = setting("ottla", key="client.id", doc="What brokers call this client.")
+    enable_metrics_push: bool = setting(
+        True,
+        key="enable.metrics.push",
+        doc="Report the client's own metrics to the cluster, if that asks for them (KIP-714).",
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,0 +1,42 @@
+"""The metrics of producers and consumers, as `metrics_push` reports them."""
+
+import trio
+
+from ottla.client.fetch.positions import Positions
+from ottla.client.groups.group import Group
+from ottla.client.instrumentation.metrics_push import MetricsPush
+from ottla.client.produce.accumulator import Accumulator
+from ottla.client.telemetry.consumer_metrics import ConsumerMetrics
+from ottla.client.telemetry.measures import PollIdleTime
+from ottla.client.telemetry.producer_metrics import ProducerMetrics
+from ottla.model.settings.client import ProducerConfig
+
+
+def report_producer(
+    push: MetricsPush | None, gathered: Accumulator, config: ProducerConfig
+) -> None:
+    """Report a producer's batches, if it reports at all."""
+    if push is None:
+        return
+    own_id = config.transactional_id
+    source = ProducerMetrics(
+        gathered.measures,
+        buffer_bytes_max=config.buffer_bytes_max,
+        buffered_bytes=lambda: gathered.buffered_bytes,
+    )
+    push.report(source, lambda: {} if own_id is None else {"transactional_id": own_id})
+
+
+def report_consumer(
+    push: MetricsPush, positions: Positions, group: Group | None, idle: PollIdleTime
+) -> None:
+    """Report a consumer's fetches and, as a member of a group, its commits and rebalances."""
+    source = ConsumerMetrics(
+        fetches=positions.measures,
+        idle=idle,
+        coordinator=None if group is None else group.measures,
+        lags=positions.lags,
+        assigned_count=lambda: sum(1 for _ in positions),
+        now_s=trio.current_time,
+    )
+    push.report(source, dict if group is None else group.identity)

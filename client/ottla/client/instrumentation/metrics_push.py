@@ -1,0 +1,274 @@
+"""The task that reports a client's own metrics to its cluster (KIP-714).
+
+`open_metrics_push` runs it beside the client.  It asks no one before the client itself is
+connected, shares the client's connections, and fails alone: nothing that happens to it reaches the
+client.  What it sends and when is `telemetry/push_session`'s to decide.
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol
+from uuid import UUID
+
+import trio
+
+from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.telemetry.client_metrics import ClientKind, ClientMetrics
+from ottla.client.telemetry.metric_points import Ledger, MetricPoint, is_wanted
+from ottla.client.telemetry.push_session import (
+    CODECS,
+    AskSubscription,
+    PushMetrics,
+    PushSession,
+    PushState,
+    TelemetrySubscription,
+)
+from ottla.model.errors import ConfigError, ErrorCode, OttlaError, ProtocolError, RefusedError
+from ottla.wire.messages.get_telemetry_subscriptions_request import (
+    GetTelemetrySubscriptionsRequest,
+)
+from ottla.wire.messages.get_telemetry_subscriptions_response import (
+    GetTelemetrySubscriptionsResponse,
+)
+from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
+from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
+
+LOG = logging.getLogger("ottla.client.telemetry")
+
+LAST_PUSH_PATIENCE_S = 0.5
+"""The most that the terminating push may delay the client's end, brokers that hang included."""
+REQUEST_PATIENCE_S = 30.0
+"""The bound of a request where the client itself has none."""
+ASK_AGAIN_S = 1.0
+"""The wait between two requests for an instance id that the application waits for."""
+
+
+class PointSource(Protocol):
+    """A part of a client that has metrics."""
+
+    def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
+        """Yield the points of now; rates are of the `elapsed_s` since the last call."""
+        ...
+
+
+class MetricsPush:
+    """Reports the metrics of one client, for as long as the cluster wants them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        common: PointSource,
+    ) -> None:
+        self._cluster = cluster
+        self._sources = [common]
+        self._attributes: Callable[[], Mapping[str, str]] = dict
+        self._session = PushSession(now_ms())
+        self._ledger = Ledger(time.time_ns())
+        self._collected_s = trio.current_time()
+        self._bell = Bell()
+        self._turn = trio.Lock()
+        """Held while a request is under way."""
+        self._answered = trio.Event()
+        """Set when brokers gave an instance id, or are known to have none."""
+        self._is_unsupported = False
+
+    def report(
+        self, source: PointSource, attributes: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        """Report a source too; `attributes` returns the resource's, by KIP-714's names."""
+        self._sources.append(source)
+        self._attributes = attributes
+
+    async def client_instance_id(self, timeout_s: float) -> UUID:
+        """Return the id that the cluster gave this client, asking for it if need be.
+
+        Raises RefusedError: REQUEST_TIMED_OUT if no broker answers in time, UNSUPPORTED_VERSION if
+        the cluster collects no metrics of clients.
+        """
+        session = self._session
+        await trio.lowlevel.checkpoint()
+        if not session.is_named:
+            self._cluster.is_used.set()
+            answered = self._answered
+            with trio.move_on_after(timeout_s):
+                while not answered.is_set():
+                    session.ask_now(now_ms())
+                    self._bell.ring()
+                    with trio.move_on_after(ASK_AGAIN_S):
+                        await answered.wait()
+        if session.is_named:
+            return session.client_instance_id
+        if self._is_unsupported:
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_VERSION, "the cluster collects no metrics of its clients"
+            )
+        raise RefusedError(
+            ErrorCode.REQUEST_TIMED_OUT, f"no broker gave a client instance id in {timeout_s:g} s"
+        )
+
+    async def run(self) -> None:
+        """AskSubscription and push until the session ends."""
+        await self._cluster.is_used.wait()
+        try:
+            while self._session.state is not PushState.ENDED:
+                async with self._turn:
+                    await self._send_due()
+                await self._bell.wait(self._session.next_at_ms)
+        except Exception:
+            # The edge of an owner: a client works on without its metrics.
+            LOG.exception("the client reports no metrics any more")
+            self._answered.set()
+
+    async def close(self) -> None:
+        """Report for the last time, if the cluster wants metrics and a connection is open."""
+        async with self._turn:
+            push = self._session.close()
+            if push is None or not self._cluster.has_connection:
+                return
+            try:
+                await self._send_push(push)
+            except OttlaError as error:
+                LOG.debug("the last metrics were not reported: %s", error)
+
+    async def _send_due(self) -> None:
+        request = self._session.due(now_ms())
+        try:
+            with trio.fail_after(REQUEST_PATIENCE_S):
+                if request is not None and self._is_unsupported:
+                    # A cluster offers these requests once somebody wants metrics.
+                    await self._cluster.refresh_versions()
+                if isinstance(request, AskSubscription):
+                    await self._ask(request)
+                elif request is not None:
+                    await self._send_push(request)
+            self._is_unsupported &= request is None
+        except (ConnectionLostError, ProtocolError, trio.TooSlowError) as error:
+            LOG.debug("no answer about metrics: %s", error)
+            # A push may have arrived: its sums are reported once or not at all.
+            self._ledger.settle()
+            self._session.on_lost(now_ms())
+        except RefusedError as error:
+            self._is_unsupported = error.code is ErrorCode.UNSUPPORTED_VERSION
+            if self._is_unsupported:
+                self._session.on_unsupported(now_ms())
+                self._answered.set()
+                self._answered = trio.Event()
+            else:
+                # A login that is refused: the client itself says so.
+                self._session.on_lost(now_ms())
+
+    async def _ask(self, request: AskSubscription) -> None:
+        answer = await self._cluster.request(
+            GetTelemetrySubscriptionsRequest(client_instance_id=request.client_instance_id),
+            GetTelemetrySubscriptionsResponse,
+        )
+        now = now_ms()
+        if answer.error_code != ErrorCode.NONE:
+            self._note_refusal("GetTelemetrySubscriptions", answer.error_code)
+            self._session.on_refusal(answer.error_code, answer.throttle_time_ms, now)
+            return
+        wanted = TelemetrySubscription(
+            answer.subscription_id,
+            answer.push_interval_ms,
+            answer.delta_temporality,
+            answer.requested_metrics,
+            tuple(CODECS[one] for one in answer.accepted_compression_types if one in CODECS),
+            answer.telemetry_max_bytes,
+        )
+        if self._session.on_subscription(answer.client_instance_id, wanted, now):
+            self._ledger.reset()
+        if self._session.is_named:
+            self._answered.set()
+
+    async def _send_push(self, push: PushMetrics) -> None:
+        # What cannot leave is not collected: it is reported with the next push.
+        await self._cluster.version_of(PushTelemetryRequest.API_KEY)
+        payload = self._payload(push)
+        answer = await self._cluster.request(
+            PushTelemetryRequest(
+                client_instance_id=push.client_instance_id,
+                subscription_id=push.subscription.subscription_id,
+                terminating=push.is_last,
+                compression_type=push.codec,
+                metrics=payload,
+            ),
+            PushTelemetryResponse,
+        )
+        if answer.error_code != ErrorCode.NONE:
+            self._note_refusal("PushTelemetry", answer.error_code)
+        if self._session.on_push_answer(
+            answer.error_code, push.codec, answer.throttle_time_ms, now_ms()
+        ):
+            self._ledger.settle()
+
+    def _payload(self, push: PushMetrics) -> bytes:
+        """Return what is to be reported now, as OTLP."""
+        # Imported by those who are asked: OpenTelemetry's messages take some 30 ms.
+        from ottla.client.telemetry.otlp_payload import payload_of
+
+        now_s, now_ns = trio.current_time(), time.time_ns()
+        elapsed_s, self._collected_s = now_s - self._collected_s, now_s
+        subscription = push.subscription
+        points = (point for source in self._sources for point in source.points(elapsed_s))
+        return payload_of(
+            self._ledger.read(
+                (point for point in points if is_wanted(point.name, subscription.prefixes)),
+                is_delta=subscription.is_delta,
+                now_ns=now_ns,
+            ),
+            self._attributes(),
+            is_delta=subscription.is_delta,
+            now_ns=now_ns,
+            codec=push.codec,
+            bytes_max=subscription.bytes_max,
+        )
+
+    def _note_refusal(self, api: str, code: int) -> None:
+        name = ErrorCode(code).name if code in set(ErrorCode) else str(code)
+        LOG.debug("%s was refused: %s", api, name)
+
+
+@asynccontextmanager
+async def open_metrics_push(
+    cluster: Cluster,
+    kind: ClientKind,
+    *,
+    is_enabled: bool,
+) -> AsyncIterator[MetricsPush | None]:
+    """Report a client's metrics during the block; None if `enable.metrics.push` is false.
+
+    The end of the block sends the terminating push, in at most half a second.
+    """
+    if not is_enabled or cluster.measures is None:
+        cluster.measures = None
+        yield None
+        return
+    push = MetricsPush(cluster, ClientMetrics(kind, cluster.measures, cluster.node_at))
+    async with open_background() as nursery:
+        nursery.start_soon(push.run)
+        try:
+            yield push
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_PUSH_PATIENCE_S):
+                await push.close()
+
+
+class ReportingClient:
+    """A client that may report its metrics."""
+
+    metrics_push: MetricsPush | None = None
+    """Its reports, for the client's own use; None where `enable.metrics.push` is false."""
+
+    async def client_instance_id(self, timeout_s: float = 60.0) -> UUID:
+        """Return the id under which the cluster has this client's metrics (KIP-714).
+
+        Raises RefusedError: REQUEST_TIMED_OUT if no broker answers in time, UNSUPPORTED_VERSION if
+        the cluster collects no metrics; ConfigError if `enable.metrics.push` is false.
+        """
+        if self.metrics_push is None:
+            raise ConfigError("enable.metrics.push", "is false; an instance id needs true")
+        return await self.metrics_push.client_instance_id(timeout_s)

@@ -1,0 +1,61 @@
+"""Metrics that every kind of client reports: connections, and latencies by broker (KIP-714)."""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from ottla.client.telemetry.measures import MS_PER_S, ConnectionMeasures, Extent, MeasuredValues
+from ottla.client.telemetry.metric_points import Labels, MetricPoint, gauge, total
+
+
+class ClientKind(Enum):
+    """A kind of client, by what the names of its metrics begin with in Java's client."""
+
+    PRODUCER = "org.apache.kafka.producer."
+    CONSUMER = "org.apache.kafka.consumer."
+    ADMIN = "org.apache.kafka.admin.client."
+
+
+UNKNOWN_NODE = "-1"
+"""The broker at an address of `bootstrap` that no metadata names; Java's client has -1, -2, …"""
+
+
+def extent(name: str, of: Extent, labels: Labels = ()) -> Iterator[MetricPoint]:
+    """Yield average and maximum as two metrics."""
+    yield gauge(f"{name}.avg", of.average, labels)
+    yield gauge(f"{name}.max", of.highest, labels)
+
+
+class ClientMetrics:
+    """The points of the connections of one client.
+
+    `node_of` returns the id of the broker at an address (`host:port`), None for an unknown one.
+    """
+
+    def __init__(
+        self,
+        kind: ClientKind,
+        measures: ConnectionMeasures,
+        node_of: Callable[[str], int | None],
+    ) -> None:
+        self._prefix = kind.value
+        self._measures = measures
+        self._node_of = node_of
+        self._counted = 0
+
+    def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
+        """Yield the points of now; rates are of the `elapsed_s` since the last call."""
+        created = self._measures.created_count
+        rate = (created - self._counted) / elapsed_s if elapsed_s > 0 else 0.0
+        self._counted = created
+        yield gauge(f"{self._prefix}connection.creation.rate", rate)
+        yield total(f"{self._prefix}connection.creation.total", created)
+        all_nodes, by_node = MeasuredValues(), dict[str, MeasuredValues]()
+        for address, latencies in self._measures.latencies_s.items():
+            node = self._node_of(address)
+            name = UNKNOWN_NODE if node is None else str(node)
+            # A broker has two addresses while it moves.
+            latencies.move_to(all_nodes, by_node.setdefault(name, MeasuredValues()))
+        yield from extent(f"{self._prefix}request.latency", all_nodes.take(MS_PER_S))
+        for name, values in by_node.items():
+            taken = values.take(MS_PER_S)
+            yield from extent(f"{self._prefix}node.request.latency", taken, (("node_id", name),))
