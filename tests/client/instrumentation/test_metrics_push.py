@@ -114,7 +114,7 @@ class OneSum:
 
 
 def sums(push: PushTelemetryRequest) -> dict[str, float]:
-    data = MetricsData.FromString(unpack(cast(bytes, push.metrics), push.compression_type))
+    data = MetricsData.FromString(unpack(push.metrics, push.compression_type))
     return {
         metric.name.rpartition("producer.")[2]: metric.sum.data_points[0].as_int
         for part in data.resource_metrics
