@@ -72,6 +72,9 @@ class Checkpoints:
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self.is_side_file_known = False
         """Whether the side file was read or written; a directory of Kafka's has none."""
+        self.is_whole = False
+        """Whether the high watermarks, the recovery points and the side file were there and
+        readable; a broker that has opened its logs leaves no directory without them."""
         self._is_closed = False
         self._writing = trio.Lock()
 
@@ -79,22 +82,26 @@ class Checkpoints:
 
     async def load(self) -> None:
         """Read the files; one that is missing or cannot be read counts as empty."""
-        for name in CHECKPOINT_FILES:
-            self._lines[name] = await self._read(name, parse_checkpoint)
-        self._topic_ids = await self._read(CHECKPOINT_TOPICS_FILE, parse_topic_ids)
-        self.is_side_file_known = bool(self._topic_ids)
+        found = {name: await self._read(name, parse_checkpoint) for name in CHECKPOINT_FILES}
+        self._lines = {name: lines or {} for name, lines in found.items()}
+        topic_ids = await self._read(CHECKPOINT_TOPICS_FILE, parse_topic_ids)
+        self._topic_ids = topic_ids or {}
+        self.is_side_file_known = bool(topic_ids)
+        read = (topic_ids, found[HIGH_WATERMARK_FILE], found[RECOVERY_POINT_FILE])
+        self.is_whole = None not in read
 
     async def _read(
         self, name: str, parse: Callable[[bytes], dict[TopicPartition, V]]
-    ) -> dict[TopicPartition, V]:
+    ) -> dict[TopicPartition, V] | None:
+        """Return the lines of a file; None if it is missing or cannot be read."""
         path = f"{self._path}/{name}"
         try:
             return parse(await self._disk.read_file(path))
         except FileNotFoundError:
-            return {}
+            return None
         except CorruptDataError as error:
-            _LOGGER.warning("%s is ignored: %s", path, error.where)
-            return {}
+            _LOGGER.error("%s is ignored: %s", path, error.where)
+            return None
 
     async def adopt(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         """Take the lines for those of the directory's logs, where no side file says of whom.
@@ -115,6 +122,10 @@ class Checkpoints:
         if self._topic_ids.get(partition) != topic_id:
             return None
         return self._lines[name].get(partition)
+
+    def topic_id_of(self, partition: TopicPartition) -> UUID | None:
+        """Return the topic id of a partition's lines; None if no file has one."""
+        return self._topic_ids.get(partition) if self._has_line(partition) else None
 
     def lines_of(
         self, name: str, partitions: Set[TopicPartition]

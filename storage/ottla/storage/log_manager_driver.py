@@ -10,14 +10,14 @@ unless it was the last one; one that hangs delays its own logs and nothing else.
 import errno
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
 import trio
 
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import TopicIdPartition, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -36,13 +36,10 @@ from ottla.storage.log_directory_driver import LOGS_CLOSED_AT_ONCE, LogDirectory
 from ottla.storage.log_failures import refusal_of
 from ottla.storage.log_moves_driver import LogMoves
 from ottla.storage.log_names_driver import NewLogs, free_name, make_log, wait_until_idle
-from ottla.storage.log_placement import Placed, choose_log, choose_place
-from ottla.storage.log_recovery_driver import (
-    DirectoryContents,
-    RecoveryPlan,
-    recover_directory,
-    set_stray_aside,
-)
+from ottla.storage.log_losses import LogLoss, ReplicaPlacement
+from ottla.storage.log_placement import Placed, choose_place
+from ottla.storage.log_start_driver import LogStart
+from ottla.storage.losses.known_losses_driver import KnownLosses
 from ottla.storage.log_upkeep_driver import DirectoryUpkeep
 from ottla.storage.name_locks_driver import NameLocks
 from ottla.storage.producer_state import ProducerRoom
@@ -104,7 +101,9 @@ class LogManager:
         self._rng = rng
         self._errors = errors or UnexpectedErrors()
         self._placed: dict[TopicPartition, Placed] = {}
-        self._offline: dict[TopicPartition, str] = {}
+        self.offline_reasons: dict[TopicPartition, str] = {}
+        self.known_losses = KnownLosses(disk)
+        self._start = LogStart(self, disk, clock, rng, config.recovery_threads_per_dir)
         self._changing = NameLocks()
         """Held while a partition's log is made or deleted."""
         self._new = NewLogs(self._errors)
@@ -131,8 +130,8 @@ class LogManager:
         placed = self._placed.get(partition)
         if placed is not None:
             return placed.log
-        if partition in self._offline:
-            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self._offline[partition])
+        if partition in self.offline_reasons:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reasons[partition])
         return None
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
@@ -166,15 +165,19 @@ class LogManager:
     @property
     def offline(self) -> dict[TopicPartition, str]:
         """Return the partitions that do not serve, each with its reason."""
-        return dict(self._offline)
+        return dict(self.offline_reasons)
+
+    def placed(self, partition: TopicPartition) -> Placed | None:
+        """Return a partition's log with its directory, None if it does not serve."""
+        return self._placed.get(partition)
 
     @property
     def previous_broker_epoch(self) -> int:
         """Return the epoch of a clean stop, -1 unless every directory tells the same one."""
-        epochs = {directory.previous_broker_epoch for directory in self._live_directories()}
+        epochs = {directory.previous_broker_epoch for directory in self.live_directories()}
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
-    def _live_directories(self) -> list[LogDirectory]:
+    def live_directories(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.is_live]
 
     # ---- the start
@@ -184,89 +187,59 @@ class LogManager:
         config_of: Callable[[TopicPartition], LogConfig],
         is_stray: Callable[[TopicPartition, UUID | None], bool] = lambda partition, topic_id: False,
         directory_id_of: Callable[[TopicPartition], UUID | None] = lambda partition: None,
+        placements: Sequence[ReplicaPlacement] | None = None,
     ) -> None:
-        """Open every log of every directory, all directories at the same time.
+        """Open every log of every directory and let those serve that belong here.
 
-        Of a partition that lies in two the longer log counts, of equal ones that in the directory
-        which the cluster knows it in, as `directory_id_of` says; the other one is set aside.  Moves
-        that were under way begin again.
+        `open_logs` and `settle` are the two steps; a broker registers between them.
+        """
+        await self.open_logs(config_of, placements)
+        await self.settle(is_stray, directory_id_of, placements)
+
+    async def open_logs(
+        self,
+        config_of: Callable[[TopicPartition], LogConfig],
+        placements: Sequence[ReplicaPlacement] | None = None,
+    ) -> None:
+        """Open every log of every directory, and find what they lack; none serves yet.
+
+        `placements` are the replicas that the image has here; None where no image is known.
+        """
+        await self._start.open_logs(config_of, placements)
+
+    async def settle(
+        self,
+        is_stray: Callable[[TopicPartition, UUID | None], bool],
+        directory_id_of: Callable[[TopicPartition], UUID | None],
+        placements: Sequence[ReplicaPlacement] | None = None,
+    ) -> None:
+        """Let the opened logs serve that the cluster places here, and set all others aside.
+
+        It decides by an image that has this broker's registration: an older one may not know a
+        topic yet whose records lie here.  `losses` may grow by what only that image tells.
+
+        Of a partition that lies in two directories the longer log counts, of equal ones that in the
+        directory which the cluster knows it in, as `directory_id_of` says; the other one is set
+        aside.  Moves that were under way begin again.
 
         Raises ConfigError if nothing says which one counts.
         """
-        plan = RecoveryPlan(
-            config_of=config_of,
-            is_stray=is_stray,
-            worker_count=self._config.recovery_threads_per_dir,
-        )
-        found: dict[LogDirectory, DirectoryContents] = {}
-        async with trio.open_nursery() as nursery:
-            for directory in self._live_directories():
-                nursery.start_soon(self._recover_directory, directory, plan, found)
-        for directory, held in found.items():
-            for partition, log in held.logs.items():
-                other = self._placed.get(partition)
-                if other is None:
-                    self._place(partition, log, directory)
-                else:
-                    await self._choose(
-                        partition, other, Placed(log, directory), directory_id_of(partition)
-                    )
-            self._offline.update(held.corrupt)
-            for path in held.to_delete:
-                self._start_removal(directory, path, delay_ms=0)
-            directory.is_recovered = True
-            directory.is_partly_unchecked = bool(held.corrupt)
-            if held.receded:  # what comes where flushed bytes were is not flushed
-                await self._checkpoint_in(directory, RECOVERY_POINT_FILE)
-        for directory, held in found.items():
-            for partition in held.moving:
-                if partition in self._placed and directory.is_live:
-                    self.moves.start(partition, directory)
+        await self._start.settle(is_stray, directory_id_of, placements)
 
-    async def _choose(
-        self, partition: TopicPartition, one: Placed, other: Placed, wanted: UUID | None
-    ) -> None:
-        """Take one of two logs of a partition; the other goes, or is set aside."""
-        kept, stray = choose_log(partition, one, other, wanted)
-        kept.log.keep_what_is_known_of(stray.log)
-        if kept is other:
-            self._displace(partition)
-            self._place(partition, kept.log, kept.directory)
-        if kept.log.holds_all_of(stray.log):
-            stray.log.abandon()
+    @property
+    def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
+        """Return the replicas that lack what they promised, until they are whole again."""
+        return self.known_losses.by_partition
+
+    async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
+        """Forget the losses of replicas that are whole again, or deleted; durably."""
+        if not self.losses.keys().isdisjoint(whole):
             try:
-                await kept.log.flush()  # the other may be the one that is on its disk
-                await self.free_name(partition, stray.directory, delay_ms=0)
-            except RefusedError as error:
-                _LOGGER.error("%s stays in %s: %s", partition, stray.directory.path, error)
-        else:
-            await self._set_aside(partition, stray)
+                await self.known_losses.forget(self.live_directories(), whole)
+            except OSError as error:  # the file says too much: the next start reports it again
+                _LOGGER.warning("what was lost stays known: %s", error)
 
-    async def _set_aside(self, partition: TopicPartition, stray: Placed) -> None:
-        """Set a log aside that was left where the cluster does not know the partition any more."""
-        stray.log.abandon()
-        try:
-            await set_stray_aside(self._disk, self._rng, stray.directory, partition)
-        except OSError as error:
-            self.judge(stray.directory, error)
-
-    async def _recover_directory(
-        self,
-        directory: LogDirectory,
-        plan: RecoveryPlan,
-        found: dict[LogDirectory, DirectoryContents],
-    ) -> None:
-        try:
-            found[directory] = await recover_directory(
-                self._disk, self._clock, self._rng, directory, plan
-            )
-        except OSError as error:
-            # Whatever it was: without its logs the directory cannot serve.
-            self.fail_directory(directory, error.strerror or str(error))
-        except RefusedError as error:
-            self.fail_directory(directory, error.message)
-
-    def _place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+    def place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         assert partition not in self._placed
         self._placed[partition] = Placed(log, directory)
         self._log_counts[directory.path] += 1
@@ -279,7 +252,7 @@ class LogManager:
         log.on_log_start_raised = lambda raised: self._keep_log_start(directory, partition, log)
         log.on_recede = lambda cut: self.write_checkpoint(directory, RECOVERY_POINT_FILE)
 
-    def _displace(self, partition: TopicPartition) -> Placed | None:
+    def displace(self, partition: TopicPartition) -> Placed | None:
         """Let a partition serve no longer; return what it served from."""
         placed = self._placed.pop(partition, None)
         if placed is not None:
@@ -345,7 +318,7 @@ class LogManager:
             if not directory.is_live:  # it failed while we awaited
                 log.abandon()
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, directory.failure)
-            self._place(partition, log, directory)
+            self.place(partition, log, directory)
             assert self.nursery is not None
             self._new.keep_soon(self.nursery, partition, log)
             return log
@@ -359,8 +332,8 @@ class LogManager:
         async with self._changing.alone_with(partition), self.cleaner.paused(partition):
             self.cleaner.forget(partition)
             await self.moves.end(partition)
-            placed = self._displace(partition)
-            self._offline.pop(partition, None)
+            placed = self.displace(partition)
+            self.offline_reasons.pop(partition, None)
             directory = self._holder_of(partition) if placed is None else placed.directory
             if directory is None:
                 return
@@ -384,22 +357,22 @@ class LogManager:
             self.judge(directory, error)
             raise refusal_of(error, directory.path) from error
         if target is not None:
-            self._start_removal(directory, target, delay_ms=delay_ms)
+            self.start_removal(directory, target, delay_ms=delay_ms)
 
     def change_over(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Have a partition use another log, which has all that its own has."""
-        self._displace(partition)
-        self._place(partition, log, directory)
+        self.displace(partition)
+        self.place(partition, log, directory)
         self.on_moved(partition, log)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory with the files of a log that does not serve."""
-        for directory in self._live_directories():
+        for directory in self.live_directories():
             if self._disk.exists(f"{directory.path}/{partition}"):
                 return directory
         return None
 
-    def _start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
+    def start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
         assert self.nursery is not None
         self.nursery.start_soon(self._remove_later, directory, path, delay_ms)
 
@@ -427,7 +400,7 @@ class LogManager:
 
     def on_file_error(self, path: str, error: OSError) -> None:
         """Judge an error of a file that was met outside of its log, as by who sends a slice."""
-        for directory in self._live_directories():
+        for directory in self.live_directories():
             if path.startswith(f"{directory.path}/"):
                 self.judge(directory, error)
 
@@ -438,13 +411,13 @@ class LogManager:
         directory.fail(f"{directory.path}: {reason}")
         for partition, placed in list(self._placed.items()):
             if placed.directory is directory:
-                self._displace(partition)
-                self._offline[partition] = directory.failure or reason
+                self.displace(partition)
+                self.offline_reasons[partition] = directory.failure or reason
                 self.cleaner.abort(partition)
                 placed.log.abandon()
         self.moves.on_directory_failed(directory)
         self.on_directory_failed(directory)
-        if not self._live_directories():
+        if not self.live_directories():
             self._every_directory_failed.set()
 
     async def end_when_every_directory_failed(self) -> None:
@@ -504,9 +477,9 @@ class LogManager:
 
     async def _checkpoint_if_recovered(self, directory: LogDirectory, name: str) -> None:
         if directory.is_live and directory.is_recovered:  # until then its file knows more than we
-            await self._checkpoint_in(directory, name)
+            await self.checkpoint_in(directory, name)
 
-    async def _checkpoint_in(self, directory: LogDirectory, name: str) -> None:
+    async def checkpoint_in(self, directory: LogDirectory, name: str) -> None:
         try:
             await self.write_checkpoint(directory, name)
         except OSError as error:
@@ -526,7 +499,8 @@ class LogManager:
             await self.write_checkpoint(directory, LOG_START_FILE)
 
     def _lines(self, directory: LogDirectory, name: str) -> dict[TopicPartition, CheckpointLine]:
-        lines = directory.checkpoints.lines_of(name, self._offline.keys() - self._placed.keys())
+        waiting = self.offline_reasons.keys() - self._placed.keys()
+        lines = directory.checkpoints.lines_of(name, waiting)
         lines.update(lines_of(name, self.in_directory(directory)))
         return lines
 
@@ -552,7 +526,7 @@ class LogManager:
             async with self._changing.alone_with(partition):
                 pass
         async with trio.open_nursery() as nursery:
-            for directory in self._live_directories():
+            for directory in self.live_directories():
                 nursery.start_soon(self._close_directory, directory, broker_epoch)
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
@@ -574,7 +548,7 @@ class LogManager:
                 await wait_until_idle(log)
                 for name in CHECKPOINTS:
                     lines[name].update(lines_of(name, [(partition, log)]))
-                self._displace(partition)
+                self.displace(partition)
                 await trio.lowlevel.checkpoint()
 
         waiting = self.in_directory(directory)

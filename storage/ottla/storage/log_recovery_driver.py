@@ -1,8 +1,8 @@
 """Opens every partition of one directory at the start, several at a time.
 
 After a clean stop logs are only opened; else everything above the recovery point is checked again
-(ST32, in `log.py`).  Waiting deletions go on, strays are set aside under another name, the
-metadata log is left to the quorum.  One partition that lies goes offline alone; a disk error takes
+(ST32, in `log.py`).  Waiting deletions go on, the metadata log is left to the quorum.  A log whose
+topic id is gone gets it back from the checkpoints, else it is set aside under another name.  One partition that lies goes offline alone; a disk error takes
 the directory.  What the checkpoints say of a partition counts only for the topic id in its
 directory.
 """
@@ -33,7 +33,11 @@ from ottla.storage.files import LOG, PARTITION_METADATA, file_name, offsets_of
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
-from ottla.storage.partition_metadata import decode_partition_metadata, is_unfinished
+from ottla.storage.partition_metadata import (
+    decode_partition_metadata,
+    encode_partition_metadata,
+    is_unfinished,
+)
 from ottla.storage.recovery import Progress, load_topic_id
 from ottla.storage.recovery_processes_driver import (
     MAY_START_PROCESSES,
@@ -65,8 +69,6 @@ class RecoveryPlan:
     """What the broker decides about the logs that are found."""
 
     config_of: Callable[[TopicPartition], LogConfig]
-    is_stray: Callable[[TopicPartition, UUID | None], bool]
-    """Whether the cluster no longer places this partition, under this topic id, here."""
     worker_count: int
     is_all_checked: bool = False
     """Whether logs are checked from their first byte, whatever was flushed."""
@@ -82,6 +84,10 @@ class DirectoryContents:
     """Paths of directories whose deletion was under way."""
     moving: list[TopicPartition]
     """Partitions whose logs were on their way to this directory."""
+    unopened: dict[tuple[TopicPartition, UUID], str]
+    """Of the corrupt ones those whose topic id is known."""
+    unnamed: list[TopicPartition]
+    """Partitions whose log has records, but lies under no topic id; it was set aside."""
     receded: list[TopicPartition]
     """Logs that the next start must check from further back than their checkpoint says."""
 
@@ -90,7 +96,9 @@ async def recover_directory(
     disk: Disk, clock: Clock, rng: Rng, directory: LogDirectory, plan: RecoveryPlan
 ) -> DirectoryContents:
     """Open all logs of a directory; OSError and KAFKA_STORAGE_ERROR are the caller's to judge."""
-    found = DirectoryContents(logs={}, corrupt={}, to_delete=[], moving=[], receded=[])
+    found = DirectoryContents(
+        logs={}, corrupt={}, to_delete=[], moving=[], receded=[], unopened={}, unnamed=[]
+    )
     partitions = await _sort_names(disk, directory, found)
     await _load_checkpoints(disk, directory, partitions)
     await directory.spend_clean_marker()
@@ -262,11 +270,15 @@ async def _recover_log(
         progress.bytes_done += size
 
     path = view.path
+    topic_id = await _topic_id_of(view)
+    if topic_id is None:
+        topic_id = await _name_again(disk, directory, partition, view)
+    if topic_id is None:
+        if any(size for name, size in view.survey.sizes.items() if name.endswith(LOG)):
+            found.unnamed.append(partition)
+        await set_stray_aside(disk, rng, directory, partition)
+        return
     try:
-        topic_id = await _topic_id_of(view)
-        if topic_id is None or plan.is_stray(partition, topic_id):
-            await set_stray_aside(disk, rng, directory, partition)
-            return
 
         def checkpointed(name: str) -> Offset | None:
             return directory.checkpoints.offset_of(name, partition, topic_id)
@@ -293,7 +305,7 @@ async def _recover_log(
                 log = await _opened(disk, rng, task, view, on_progress, is_clean=is_clean)
     except CorruptDataError as error:
         _LOGGER.error("%s is offline: %s", path, error.where)
-        found.corrupt[partition] = error.where
+        found.corrupt[partition] = found.unopened[partition, topic_id] = error.where
         return
     if not directory.was_clean and not recovery_point:
         log.names.is_kept = False  # only memory may have it, as with what `_settle` looks after
@@ -334,11 +346,34 @@ async def _opened(
 
 
 async def _topic_id_of(view: DirectoryView) -> UUID | None:
+    """Return the topic id in partition.metadata; None if that is missing, unfinished or damaged."""
     try:
         data = await view.read_file(PARTITION_METADATA)
+        return None if is_unfinished(data) else decode_partition_metadata(data)
     except FileNotFoundError:
         return None
-    return None if is_unfinished(data) else decode_partition_metadata(data)
+    except CorruptDataError as error:
+        _LOGGER.error("%s: %s", view.path, error.where)
+        return None
+
+
+async def _name_again(
+    disk: Disk, directory: LogDirectory, partition: TopicPartition, view: DirectoryView
+) -> UUID | None:
+    """Give a log back the topic id that the checkpoints know it by; None if they do not know it.
+
+    A line is forgotten before another topic's log is made under its name, so it is of this log.
+    """
+    topic_id = directory.checkpoints.topic_id_of(partition)
+    if topic_id is not None:
+        _LOGGER.error(
+            "%s had no readable partition.metadata: it is topic id %s by the checkpoints",
+            view.path,
+            topic_id,
+        )
+        data = encode_partition_metadata(topic_id)
+        await disk.write_atomically(f"{view.path}/{PARTITION_METADATA}", data)
+    return topic_id
 
 
 async def set_stray_aside(

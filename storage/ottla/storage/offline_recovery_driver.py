@@ -7,7 +7,6 @@ Deletions under way are left to the broker, and so is the metadata log.
 """
 
 from collections.abc import Callable
-from uuid import UUID
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import Offset, TopicPartition
@@ -71,7 +70,6 @@ async def _recover(
 ) -> OfflineRecovery:
     plan = RecoveryPlan(
         config_of=_config_of,
-        is_stray=_is_stray,
         worker_count=WORKERS,
         is_all_checked=is_all_checked,
     )
@@ -113,8 +111,3 @@ def _lines_of(logs: dict[TopicPartition, Log]) -> dict[str, dict[TopicPartition,
 def _config_of(partition: TopicPartition) -> LogConfig:
     """Return settings that lose nothing: those of the topic are in the metadata log."""
     return LogConfig(producer_id_expiration_ms=INT64_MAX)
-
-
-def _is_stray(partition: TopicPartition, topic_id: UUID | None) -> bool:
-    """Return False: which partitions belong here only the cluster knows."""
-    return False

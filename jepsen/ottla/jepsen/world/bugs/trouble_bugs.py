@@ -36,7 +36,7 @@ DISKS, MOVES, NAMES = "disks", "moves", "names"
 
 
 def _keep_the_failure_to_the_log() -> Any:
-    original = LogManager._place
+    original = LogManager.place
 
     def place(
         self: LogManager, partition: TopicPartition, log: Log, directory: LogDirectory
@@ -44,7 +44,7 @@ def _keep_the_failure_to_the_log() -> Any:
         original(self, partition, log, directory)
         log.on_disk_failed = lambda failed: None
 
-    return patched(LogManager, _place=place)
+    return patched(LogManager, place=place)
 
 
 def _take_want_of_descriptors_for_a_failure() -> Any:

@@ -1,0 +1,282 @@
+"""Losses of a replica: what its disk promised, and a start of the broker did not find there.
+
+Pure.  The disk's own checkpoints and the cluster's metadata remember how far a replica's log went.
+A log that ends below its checkpointed high watermark or recovery point, that is gone, or that
+cannot be assigned to its topic is not the replica that the cluster counts on (KIP-966 has the same
+idea for unclean shutdowns).  A torn tail above both checkpoints is no loss.
+
+Records below the log start offset were deleted on purpose and are never promised.  A checkpoint's
+line is written only after the directory of its log is durable, so a line without a log is damage.
+A log that lies in two directories, as a move that was cut short leaves it, is judged by the longer.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.model.ids import Offset, TopicIdPartition, TopicPartition
+from ottla.model.values import frozen
+
+ZERO = Offset(0)
+COMMITTED_OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class LossKind(Enum):
+    """Kind of a loss; the value is the word in files, logs, metrics and JSON."""
+
+    MISSING = "missing"
+    """No log where the image or the disk's own checkpoints say there was one."""
+    TRUNCATED = "truncated"
+    """The recovered log ends below its checkpointed high watermark or recovery point."""
+    UNREADABLE = "unreadable"
+    """The log has records, but cannot be opened: partition.metadata is empty or damaged."""
+
+
+LIKELY_CAUSES = {
+    LossKind.MISSING: "its directory or its files were removed while the broker was down",
+    LossKind.TRUNCATED: "its .log was cut or damaged, or a power loss took unflushed records",
+    LossKind.UNREADABLE: "its partition.metadata was emptied or damaged",
+}
+
+
+@frozen(kw_only=True)
+class LogLoss:
+    """Loss of one replica's log in one log directory."""
+
+    topic_id: UUID
+    partition: TopicPartition
+    directory: str
+    """Path of the log directory."""
+    kind: LossKind
+    promised_end_offset: Offset | None
+    """Offset that the log reached at least; None if only the cluster knew of the log."""
+    found_end_offset: Offset
+    """Offset that the log ends at now; 0 if there is none."""
+    reason: str
+    """One sentence for the operator, with the likely cause."""
+
+    @property
+    def key(self) -> TopicIdPartition:
+        """The replica's partition, by the topic's id."""
+        return TopicIdPartition(self.topic_id, self.partition.partition)
+
+
+@frozen(kw_only=True)
+class LogPromise:
+    """What was known of one replica's log before the broker stopped."""
+
+    high_watermark: Offset | None
+    """Checkpointed high watermark; None if the checkpoint has no line for this topic id."""
+    recovery_point: Offset | None
+    """Checkpointed recovery point; None if the checkpoint has no line for this topic id."""
+    log_start_offset: Offset = ZERO
+    """Checkpointed log start offset, below which records were deleted on purpose."""
+    is_counted_on: bool = False
+    """Whether the image has the replica in its ISR or ELR, and the partition is not as created."""
+
+    @property
+    def end_offset(self) -> Offset | None:
+        """Offset that the log reached at least; None if no checkpoint has a line."""
+        known = [each for each in (self.high_watermark, self.recovery_point) if each is not None]
+        return max(known, default=None)
+
+
+class ReplicaPlacement(NamedTuple):
+    """A replica that the image places on this broker."""
+
+    topic_id: UUID
+    partition: TopicPartition
+    directory_id: UUID | None
+    """Log directory that the cluster knows it in; None if it knows none."""
+    is_counted_on: bool
+    """Whether it is in the ISR or ELR of a partition that is not as created."""
+
+
+@frozen(kw_only=True)
+class DirectoryFindings:
+    """What a start found in one log directory."""
+
+    path: str
+    directory_id: UUID | None
+    was_clean: bool
+    """Whether a clean stop wrote its checkpoints, which are exact then."""
+    has_whole_checkpoints: bool
+    """Whether the checkpoints and the side file with their topic ids were there and readable."""
+    promise_of: Callable[[TopicPartition, UUID], LogPromise]
+    """Returns what the checkpoints say of a partition's log of this topic id."""
+    end_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
+    """Ends of the logs that were opened."""
+    unopened: Mapping[tuple[TopicPartition, UUID], str]
+    """Logs that cannot be opened, with the reason."""
+    unnamed: Collection[TopicPartition]
+    """Partitions with a log that has records, but no readable topic id."""
+
+
+def kind_of_absence(
+    promise: LogPromise, *, was_clean: bool, has_whole_checkpoints: bool
+) -> LossKind | None:
+    """Return the loss if a replica has no log at all; None if nothing was promised.
+
+    After a clean stop the checkpoints are exact; after any other end, records may have followed a
+    line that says that there were none.  A log without a line in whole checkpoints is younger than
+    they are, or was never made; without them only the image knows.
+    """
+    end_offset = promise.end_offset
+    if end_offset is None:
+        is_lost = promise.is_counted_on and not has_whole_checkpoints
+    elif end_offset > promise.log_start_offset:
+        is_lost = True
+    else:
+        is_lost = promise.is_counted_on and not was_clean
+    return LossKind.MISSING if is_lost else None
+
+
+def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | None:
+    """Return the loss if a recovered log ends at this offset; None if it has what was promised."""
+    promised = promise.end_offset
+    if promised is None or end_offset >= promised:
+        return None
+    return LossKind.TRUNCATED
+
+
+class StartFindings:
+    """What a start found in the log directories that serve, held against what was promised."""
+
+    def __init__(
+        self, directories: Sequence[DirectoryFindings], *, is_every_directory_live: bool
+    ) -> None:
+        self._directories = directories
+        self._is_every_directory_live = is_every_directory_live
+        self._ends: dict[tuple[TopicPartition, UUID], tuple[Offset, str]] = {}
+        for directory in directories:
+            for key, end_offset in directory.end_offsets.items():
+                known = self._ends.get(key)
+                if known is None or known[0] < end_offset:
+                    self._ends[key] = end_offset, directory.path
+
+    def losses(
+        self,
+        placements: Sequence[ReplicaPlacement] | None,
+        remembered: Collection[LogLoss],
+    ) -> list[LogLoss]:
+        """Return the losses of replicas that the image places here, and those remembered.
+
+        `placements` is None where no image is known: then a log that is not there is no loss.  A
+        remembered loss ends when the log reaches what was promised, or its replica is not here.
+        """
+        found = {loss.key: loss for loss in self._shortfalls()}
+        for directory in self._directories:
+            for (partition, topic_id), reason in directory.unopened.items():
+                loss = self._loss(directory, partition, topic_id, LossKind.UNREADABLE, reason)
+                found[loss.key] = loss
+        placed = {TopicIdPartition(at.topic_id, at.partition.partition) for at in placements or ()}
+        for placement in placements or ():
+            absence = self._absence(placement)
+            if absence is not None and absence.key not in found:
+                found[absence.key] = absence
+        for loss in remembered:
+            is_here = placements is None or loss.key in placed
+            if is_here and not self._is_made_up_for(loss):
+                found[loss.key] = self._still(loss, found.get(loss.key))
+        return [loss for key, loss in found.items() if placements is None or key in placed]
+
+    def _promise(self, partition: TopicPartition, topic_id: UUID) -> LogPromise:
+        """Return the largest promise of all directories."""
+        promises = [each.promise_of(partition, topic_id) for each in self._directories]
+        return max(promises, key=lambda one: -1 if one.end_offset is None else one.end_offset)
+
+    def _shortfalls(self) -> list[LogLoss]:
+        losses = []
+        by_path = {directory.path: directory for directory in self._directories}
+        for (partition, topic_id), (end_offset, path) in self._ends.items():
+            promise = self._promise(partition, topic_id)
+            kind = kind_of_shortfall(promise, end_offset=end_offset)
+            if kind is not None:
+                losses.append(self._loss(by_path[path], partition, topic_id, kind))
+        return losses
+
+    def _absence(self, placement: ReplicaPlacement) -> LogLoss | None:
+        partition, topic_id = placement.partition, placement.topic_id
+        if (partition, topic_id) in self._ends or not self._directories:
+            return None
+        home = self._directories[0]
+        if placement.directory_id is not None:
+            homes = [at for at in self._directories if at.directory_id == placement.directory_id]
+            if not homes:
+                return None  # it may lie in a directory that is not here
+            home = homes[0]
+        elif not self._is_every_directory_live:
+            return None
+        for directory in self._directories:
+            if partition in directory.unnamed:
+                return self._loss(directory, partition, topic_id, LossKind.UNREADABLE)
+        known = self._promise(partition, topic_id)
+        promise = LogPromise(
+            high_watermark=known.high_watermark,
+            recovery_point=known.recovery_point,
+            log_start_offset=known.log_start_offset,
+            is_counted_on=placement.is_counted_on,
+        )
+        kind = kind_of_absence(
+            promise, was_clean=home.was_clean, has_whole_checkpoints=home.has_whole_checkpoints
+        )
+        return None if kind is None else self._loss(home, partition, topic_id, kind)
+
+    def _loss(
+        self,
+        directory: DirectoryFindings,
+        partition: TopicPartition,
+        topic_id: UUID,
+        kind: LossKind,
+        cause: str | None = None,
+    ) -> LogLoss:
+        end_offset = self._ends.get((partition, topic_id), (ZERO, ""))[0]
+        promised = self._promise(partition, topic_id).end_offset
+        return LogLoss(
+            topic_id=topic_id,
+            partition=partition,
+            directory=directory.path,
+            kind=kind,
+            promised_end_offset=promised,
+            found_end_offset=end_offset,
+            reason=reason_of(partition, kind, promised, end_offset, cause),
+        )
+
+    def _is_made_up_for(self, loss: LogLoss) -> bool:
+        end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]
+        return loss.promised_end_offset is not None and end_offset >= loss.promised_end_offset
+
+    def _still(self, loss: LogLoss, again: LogLoss | None) -> LogLoss:
+        """Return a remembered loss as it is now; what was promised first stays promised."""
+        promises = [loss.promised_end_offset] + ([again.promised_end_offset] if again else [])
+        promised = max((one for one in promises if one is not None), default=None)
+        end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]
+        return LogLoss(
+            topic_id=loss.topic_id,
+            partition=loss.partition,
+            directory=loss.directory,
+            kind=loss.kind,
+            promised_end_offset=promised,
+            found_end_offset=end_offset,
+            reason=reason_of(loss.partition, loss.kind, promised, end_offset),
+        )
+
+
+def reason_of(
+    partition: TopicPartition,
+    kind: LossKind,
+    promised: Offset | None,
+    end_offset: Offset,
+    cause: str | None = None,
+) -> str:
+    """Return the sentence for an operator."""
+    if kind is LossKind.TRUNCATED:
+        text = f"its log ends at offset {end_offset}, though it had reached {promised}"
+    else:
+        had = "had records" if promised is None else f"had reached offset {promised}"
+        verb = "is gone" if kind is LossKind.MISSING else "cannot be opened"
+        text = f"its log {verb}, though it {had}"
+    if partition.topic == COMMITTED_OFFSETS_TOPIC:
+        text += "; offsets that consumer groups committed are among what it lacks"
+    return f"{text}; likely cause: {cause or LIKELY_CAUSES[kind]}"

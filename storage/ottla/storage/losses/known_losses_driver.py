@@ -1,0 +1,121 @@
+"""Losses of the replicas of one broker, known durably until each replica is whole again.
+
+Each log directory keeps those of its own replicas in `lost-logs`.  A start reads the files, holds
+what it finds against what was promised, and writes them again before it continues.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+import trio
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import TopicIdPartition
+from ottla.storage.disk_seam import Disk
+from ottla.storage.log_directory_driver import LogDirectory
+from ottla.storage.log_losses import (
+    DirectoryFindings,
+    LogLoss,
+    LossKind,
+    ReplicaPlacement,
+    StartFindings,
+)
+from ottla.storage.losses.loss_file import LOST_LOGS_FILE, format_losses, parse_losses
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class KnownLosses:
+    """The losses, by the partition that each is of."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.by_partition: dict[TopicIdPartition, LogLoss] = {}
+        self.found_counts: Counter[LossKind] = Counter()
+        """Losses that this start found, by kind; it never falls."""
+        self._disk = disk
+        self._durable: dict[str, bytes] = {}
+        """What the file of each directory holds."""
+        self._writing = trio.Lock()
+
+    async def load(self, directories: Sequence[LogDirectory]) -> None:
+        """Read the files of the directories.  Raises OSError if a disk does."""
+        for directory in directories:
+            path = f"{directory.path}/{LOST_LOGS_FILE}"
+            try:
+                data = await self._disk.read_file(path)
+                losses = parse_losses(data, directory.path)
+            except FileNotFoundError:
+                continue
+            except CorruptDataError as error:
+                _LOGGER.error("%s is ignored: %s", path, error.where)
+                continue
+            self._durable[directory.path] = data
+            self.by_partition.update((loss.key, loss) for loss in losses)
+
+    async def judge(
+        self,
+        directories: Sequence[LogDirectory],
+        findings: Sequence[DirectoryFindings],
+        placements: Sequence[ReplicaPlacement] | None,
+        *,
+        is_every_directory_live: bool,
+    ) -> None:
+        """Find the losses of this start, log each, and make them durable.
+
+        Raises OSError if a disk does.
+        """
+        found = StartFindings(findings, is_every_directory_live=is_every_directory_live)
+        paths = {directory.path for directory in directories}
+        elsewhere = {
+            key: loss for key, loss in self.by_partition.items() if loss.directory not in paths
+        }
+        losses = found.losses(
+            placements,
+            [loss for loss in self.by_partition.values() if loss.directory in paths],
+        )
+        for loss in losses:
+            known = self.by_partition.get(loss.key)
+            if known is None or known.kind is not loss.kind:
+                self.found_counts[loss.kind] += 1
+            _LOGGER.error("%s in %s: %s", loss.partition, loss.directory, loss.reason)
+        self.by_partition = elsewhere | {loss.key: loss for loss in losses}
+        await self._write(directories)
+
+    async def forget(
+        self, directories: Sequence[LogDirectory], whole: Collection[TopicIdPartition]
+    ) -> None:
+        """Forget the losses of replicas that are whole again, or deleted.
+
+        Raises OSError if a disk does.
+        """
+        known = self.by_partition
+        self.by_partition = {key: loss for key, loss in known.items() if key not in whole}
+        for key in known.keys() & set(whole):
+            _LOGGER.info("%s lacks nothing any longer", known[key].partition)
+        await self._write(directories)
+
+    async def _write(self, directories: Sequence[LogDirectory]) -> None:
+        async with self._writing:
+            for directory in directories:
+                await self._write_file(directory.path)
+
+    async def _write_file(self, path: str) -> None:
+        """Bring a directory's file to what is known; without a loss there is none."""
+        file = f"{path}/{LOST_LOGS_FILE}"
+        losses = [loss for loss in self.by_partition.values() if loss.directory == path]
+        data = format_losses(losses) if losses else None
+        if data == self._durable.get(path):
+            return
+        if data is None:
+            await self._disk.unlink(file)
+            await self._disk.fsync_directory(path)
+            del self._durable[path]
+        else:
+            await self._disk.write_atomically(file, data)
+            self._durable[path] = data
+
+
+def count_by_kind(losses: Mapping[TopicIdPartition, LogLoss]) -> Counter[LossKind]:
+    """Return the losses of each kind."""
+    return Counter(loss.kind for loss in losses.values())
