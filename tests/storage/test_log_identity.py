@@ -282,6 +282,7 @@ async def test_a_thousand_topics_made_again_cost_one_write_of_each_checkpoint(
     async with started(disk) as logs:
         for name in names:
             await logs.create(name, OLD, CONFIG)
+        await trio.sleep(1.5)  # until their directories are durable
         for write in (logs.checkpoint_log_starts, logs.checkpoint_high_watermarks):
             await write()
         for name in names:

@@ -224,8 +224,9 @@ async def test_a_log_that_could_not_be_opened_is_not_trusted_by_the_next_start(
         assert not directory.was_clean
 
 
-async def test_what_was_deleted_of_a_log_that_could_not_be_opened_stays_deleted(
-    autojump_clock: MockClock,
+@pytest.mark.parametrize("damage", [b"", b"version: 0", b"damaged"])
+async def test_a_log_without_its_topic_id_gets_it_back_from_the_checkpoints(
+    damage: bytes, autojump_clock: MockClock
 ) -> None:
     disk = await formatted_disk()
     async with recovered(disk) as logs:
@@ -237,14 +238,12 @@ async def test_what_was_deleted_of_a_log_that_could_not_be_opened_stays_deleted(
         await logs.shutdown_cleanly(broker_epoch=41)
         path = f"{log.directory}/partition.metadata"
     sound = await disk.read_file(path)
-    await disk.write_atomically(path, b"damaged")
+    await disk.write_atomically(path, damage)
     async with recovered(disk) as logs:
-        assert list(logs.offline) == [A0]
-        await logs.checkpoint_log_starts()
-        await logs.shutdown_cleanly(broker_epoch=42)
-    await disk.write_atomically(path, sound)
-    async with recovered(disk) as logs:
-        assert found(logs, A0).log_start_offset == 1
+        log = found(logs, A0)
+        assert (log.topic_id, log.log_start_offset, log.end_offset) == (TOPIC_ID, 1, 2)
+        assert not logs.losses
+    assert await disk.read_file(path) == sound
 
 
 async def test_leaving_before_recovery_keeps_the_clean_marker() -> None:

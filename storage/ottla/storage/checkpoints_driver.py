@@ -159,6 +159,16 @@ class Checkpoints:
             await self._replace(name, current())
             self._done_count[name] = self._begun_count[name]
 
+    async def complete(self) -> None:
+        """Write the side file, also without a line; drop lines that it has no topic id of.
+
+        Raises OSError if the disk does.
+        """
+        async with self._writing:
+            await self._drop_all_but(self._topic_ids.keys())
+            await self._write_topic_ids(self._topic_ids_for({}))
+            self.is_whole = True
+
     def close(self) -> None:
         """Let no `write` change anything any more; `write_last` follows."""
         self._is_closed = True

@@ -51,8 +51,9 @@ class LocalLog(LogFailures):
         self.on_roll: Callable[[LocalLog], None] = lambda log: None
         """Called after each roll; the manager then flushes up to `unflushed_roll_offset`."""
         self.on_recede: Callable[[LocalLog], Awaitable[None]] = _told_nobody
-        """Awaited when a truncation took the recovery point back, before anything is appended: the
-        manager writes its checkpoint, lest a start trusts what comes where flushed bytes were."""
+        """Awaited when a truncation took the recovery point or the high watermark back, before
+        anything is appended: the manager writes the checkpoints, lest a start trusts what comes
+        where flushed bytes were, or takes the log for one that lost records."""
         self.on_log_start_raised: Callable[[LocalLog], Awaitable[None]] = _told_nobody
         """Awaited when records were deleted, before that is answered: the manager writes its
         checkpoint, lest they are there again after a kill."""
@@ -346,7 +347,7 @@ class LocalLog(LogFailures):
             await self._begin_again_at(min(offset, self.log_start_offset))
             return True
         self._generation += 1
-        checkpoint_before = self.recovery_checkpoint
+        before = self.recovery_checkpoint, self.high_watermark
         kept = self._segment_index(offset) + 1
         removed = self._segments[kept:]
         del self._segments[kept:]
@@ -371,7 +372,7 @@ class LocalLog(LogFailures):
             await self._epoch_file.write(self._epochs)
             await active.load_timestamps()
             await self._reload_producers()
-            if self.recovery_checkpoint < checkpoint_before:
+            if self.recovery_checkpoint < before[0] or self.high_watermark < before[1]:
                 await self.on_recede(self)
         except OSError as error:
             self._fail_by(error, self.directory)  # half cut: nothing may be written after it
@@ -412,7 +413,7 @@ class LocalLog(LogFailures):
 
     async def _begin_again_at(self, offset: Offset) -> None:
         self._generation += 1
-        checkpoint_before = self.recovery_checkpoint
+        before = self.recovery_checkpoint, self.high_watermark
         self.log_start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = offset
         self.on_cut(Offset(0))
@@ -435,7 +436,7 @@ class LocalLog(LogFailures):
             self.names.change_count += 1
             await self.names.sync()  # lest a later segment's name is kept without this one's
             await self._epoch_file.write(self._epochs)
-            if self.recovery_checkpoint < checkpoint_before:
+            if self.recovery_checkpoint < before[0] or self.high_watermark < before[1]:
                 await self.on_recede(self)
         except OSError as error:
             self._fail_by(error, self.directory)

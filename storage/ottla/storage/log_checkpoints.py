@@ -27,6 +27,8 @@ def lines_of(
     value_of = CHECKPOINTS[name]
     lines: dict[TopicPartition, CheckpointLine] = {}
     for partition, log in logs:
+        if name == HIGH_WATERMARK_FILE and not log.names.is_kept:
+            continue  # a line without a log is damage, which a power loss must not look like
         offset = value_of(log)
         if offset is not None:
             assert log.topic_id is not None

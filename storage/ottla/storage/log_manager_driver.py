@@ -34,13 +34,13 @@ from ottla.storage.log_cleaning_driver import open_cleaner
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LOGS_CLOSED_AT_ONCE, LogDirectory, open_directories
 from ottla.storage.log_failures import refusal_of
+from ottla.storage.log_losses import LogLoss, ReplicaPlacement
 from ottla.storage.log_moves_driver import LogMoves
 from ottla.storage.log_names_driver import NewLogs, free_name, make_log, wait_until_idle
-from ottla.storage.log_losses import LogLoss, ReplicaPlacement
 from ottla.storage.log_placement import Placed, choose_place
 from ottla.storage.log_start_driver import LogStart
-from ottla.storage.losses.known_losses_driver import KnownLosses
 from ottla.storage.log_upkeep_driver import DirectoryUpkeep
+from ottla.storage.losses.known_losses_driver import KnownLosses
 from ottla.storage.name_locks_driver import NameLocks
 from ottla.storage.producer_state import ProducerRoom
 
@@ -106,7 +106,7 @@ class LogManager:
         self._start = LogStart(self, disk, clock, rng, config.recovery_threads_per_dir)
         self._changing = NameLocks()
         """Held while a partition's log is made or deleted."""
-        self._new = NewLogs(self._errors)
+        self._new = NewLogs(self._errors, self.checkpoint_high_watermarks)
         self._log_counts: Counter[str] = Counter()
         """Logs that serve or are being made, by directory."""
         self._is_closing = False
@@ -178,6 +178,7 @@ class LogManager:
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
     def live_directories(self) -> list[LogDirectory]:
+        """Return the directories that serve, in the order of log.dirs."""
         return [directory for directory in self.directories if directory.is_live]
 
     # ---- the start
@@ -240,6 +241,7 @@ class LogManager:
                 _LOGGER.warning("what was lost stays known: %s", error)
 
     def place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        """Let a log serve, and have its directory act on what it reports."""
         assert partition not in self._placed
         self._placed[partition] = Placed(log, directory)
         self._log_counts[directory.path] += 1
@@ -250,7 +252,7 @@ class LogManager:
         log.on_disk_full = directory.room.note_refused
         log.remove_later = self._upkeep[directory].removal.add
         log.on_log_start_raised = lambda raised: self._keep_log_start(directory, partition, log)
-        log.on_recede = lambda cut: self.write_checkpoint(directory, RECOVERY_POINT_FILE)
+        log.on_recede = lambda cut: self._keep_recession(directory)
 
     def displace(self, partition: TopicPartition) -> Placed | None:
         """Let a partition serve no longer; return what it served from."""
@@ -373,6 +375,7 @@ class LogManager:
         return None
 
     def start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
+        """Remove a deleted partition's files after a delay, in the background."""
         assert self.nursery is not None
         self.nursery.start_soon(self._remove_later, directory, path, delay_ms)
 
@@ -415,6 +418,7 @@ class LogManager:
                 self.offline_reasons[partition] = directory.failure or reason
                 self.cleaner.abort(partition)
                 placed.log.abandon()
+        self._start.abandon([directory])
         self.moves.on_directory_failed(directory)
         self.on_directory_failed(directory)
         if not self.live_directories():
@@ -480,6 +484,7 @@ class LogManager:
             await self.checkpoint_in(directory, name)
 
     async def checkpoint_in(self, directory: LogDirectory, name: str) -> None:
+        """Write one checkpoint of a directory; an error takes the directory offline, or passes."""
         try:
             await self.write_checkpoint(directory, name)
         except OSError as error:
@@ -488,6 +493,11 @@ class LogManager:
     async def write_checkpoint(self, directory: LogDirectory, name: str) -> None:
         """Write one checkpoint of a directory.  OSError if it cannot be."""
         await directory.checkpoints.write(name, lambda: self._lines(directory, name))
+
+    async def _keep_recession(self, directory: LogDirectory) -> None:
+        """Write how far a log goes that was cut.  OSError if it cannot be."""
+        await self.write_checkpoint(directory, RECOVERY_POINT_FILE)
+        await self.write_checkpoint(directory, HIGH_WATERMARK_FILE)
 
     async def _keep_log_start(
         self, directory: LogDirectory, partition: TopicPartition, log: Log
@@ -566,6 +576,7 @@ class LogManager:
     def abandon(self) -> None:
         """Let go of all files and locks as they are: what a crash does."""
         self.moves.abandon()
+        self._start.abandon(self.directories)
         for placed in self._placed.values():
             placed.log.abandon()
         self._placed.clear()

@@ -4,7 +4,7 @@ The caller lets one change of a name happen at a time, and none while a task of 
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from uuid import UUID
 
 import trio
@@ -27,6 +27,10 @@ from ottla.storage.recovery import load_topic_id
 KEPT_AFTER_S = 0.05
 """How long a new log waits for others that are made durable with it.  Less makes them durable while
 more are made, which lets both wait; more leaves them longer to what a power loss takes."""
+
+NOTED_AFTER_S = 1.0
+"""How long the checkpoint waits for other new logs.  Until it has a line, a log that is removed
+while the broker is down is taken for one that was never made; less writes the file more often."""
 
 KEPT_TOGETHER = 32
 """New logs that are made durable together.  Fewer hands over to the disk's worker more often, more
@@ -94,8 +98,13 @@ class NewLogs:
     What is deleted before its turn costs nothing more.
     """
 
-    def __init__(self, errors: UnexpectedErrors) -> None:
+    def __init__(
+        self, errors: UnexpectedErrors, checkpoint: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`checkpoint` writes a line for each log whose directory is durable."""
         self._errors = errors
+        self._checkpoint = checkpoint
+        self._is_noting = False
         self._waiting: deque[tuple[TopicPartition, Log]] = deque()
         self._is_running = False
 
@@ -115,6 +124,13 @@ class NewLogs:
                         nursery.start_soon(self._keep, *self._waiting.popleft())
         finally:
             self._is_running = False
+        if not self._is_noting:
+            self._is_noting = True
+            try:
+                await trio.sleep(NOTED_AFTER_S)
+            finally:
+                self._is_noting = False
+            await self._checkpoint()
 
     async def _keep(self, partition: TopicPartition, log: Log) -> None:
         try:

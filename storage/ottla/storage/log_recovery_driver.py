@@ -2,9 +2,9 @@
 
 After a clean stop logs are only opened; else everything above the recovery point is checked again
 (ST32, in `log.py`).  Waiting deletions go on, the metadata log is left to the quorum.  A log whose
-topic id is gone gets it back from the checkpoints, else it is set aside under another name.  One partition that lies goes offline alone; a disk error takes
-the directory.  What the checkpoints say of a partition counts only for the topic id in its
-directory.
+topic id is gone gets it back from the checkpoints, else it is set aside under another name.  One
+partition that is damaged goes offline alone; a disk error takes the directory.  What the
+checkpoints say of a partition counts only for the topic id in its directory.
 """
 
 import logging
@@ -270,13 +270,8 @@ async def _recover_log(
         progress.bytes_done += size
 
     path = view.path
-    topic_id = await _topic_id_of(view)
+    topic_id = await _find_topic_id(disk, rng, directory, partition, view, found)
     if topic_id is None:
-        topic_id = await _name_again(disk, directory, partition, view)
-    if topic_id is None:
-        if any(size for name, size in view.survey.sizes.items() if name.endswith(LOG)):
-            found.unnamed.append(partition)
-        await set_stray_aside(disk, rng, directory, partition)
         return
     try:
 
@@ -345,16 +340,35 @@ async def _opened(
     )
 
 
-async def _topic_id_of(view: DirectoryView) -> UUID | None:
-    """Return the topic id in partition.metadata; None if that is missing, unfinished or damaged."""
+async def _find_topic_id(
+    disk: Disk,
+    rng: Rng,
+    directory: LogDirectory,
+    partition: TopicPartition,
+    view: DirectoryView,
+    found: DirectoryContents,
+) -> UUID | None:
+    """Return the topic id of a log; None if it has none, and is offline or set aside for that."""
+    damage: str | None = None
     try:
         data = await view.read_file(PARTITION_METADATA)
-        return None if is_unfinished(data) else decode_partition_metadata(data)
+        if not is_unfinished(data):
+            return decode_partition_metadata(data)
     except FileNotFoundError:
-        return None
+        pass
     except CorruptDataError as error:
-        _LOGGER.error("%s: %s", view.path, error.where)
-        return None
+        damage = error.where
+    topic_id = await _name_again(disk, directory, partition, view)
+    if topic_id is not None:
+        return topic_id
+    if any(size for name, size in view.survey.sizes.items() if name.endswith(LOG)):
+        found.unnamed.append(partition)
+    if damage is None:
+        await set_stray_aside(disk, rng, directory, partition)
+    else:
+        _LOGGER.error("%s is offline: %s", view.path, damage)
+        found.corrupt[partition] = damage
+    return None
 
 
 async def _name_again(

@@ -6,7 +6,7 @@ broker's own registration: an older one may not know a topic yet whose records l
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -127,7 +127,7 @@ class LogStart:
             await self._judge(placements)
         logs = self._logs
         for directory, held in self._contents():
-            for partition, log in held.logs.items():
+            for partition, log in list(held.logs.items()):
                 other = logs.placed(partition)
                 if is_stray(partition, log.topic_id):
                     await self._set_aside(partition, Placed(log, directory))
@@ -145,8 +145,7 @@ class LogStart:
             if held.receded:  # what comes where flushed bytes were is not flushed
                 await logs.checkpoint_in(directory, RECOVERY_POINT_FILE)
             if not directory.checkpoints.is_whole:  # from now on, files that are gone are damage
-                await logs.checkpoint_in(directory, HIGH_WATERMARK_FILE)
-                await logs.checkpoint_in(directory, RECOVERY_POINT_FILE)
+                await self._complete_checkpoints(directory)
         for directory, held in self._contents():
             for partition in held.moving:
                 if logs.placed(partition) is not None and directory.is_live:
@@ -154,18 +153,29 @@ class LogStart:
         self._found.clear()
         self._findings.clear()
 
-    def abandon(self) -> None:
-        """Close the logs that were opened and serve nowhere."""
-        for held in self._found.values():
-            for log in held.logs.values():
-                log.abandon()
-        self._found.clear()
+    def abandon(self, directories: Sequence[LogDirectory]) -> None:
+        """Close the logs of these directories that were opened and do not serve."""
+        for directory in directories:
+            held = self._found.pop(directory, None)
+            for partition, log in () if held is None else held.logs.items():
+                placed = self._logs.placed(partition)
+                if placed is None or placed.log is not log:
+                    log.abandon()
 
     def _contents(self) -> Iterator[tuple[LogDirectory, DirectoryContents]]:
         """Yield what was found in each directory that still serves, in the order of log.dirs."""
         for directory in self._logs.directories:
             if directory in self._found and directory.is_live:
                 yield directory, self._found[directory]
+
+    async def _complete_checkpoints(self, directory: LogDirectory) -> None:
+        try:
+            await directory.checkpoints.complete()
+        except OSError as error:
+            self._logs.judge(directory, error)
+            return
+        await self._logs.checkpoint_in(directory, HIGH_WATERMARK_FILE)
+        await self._logs.checkpoint_in(directory, RECOVERY_POINT_FILE)
 
     async def _judge(self, placements: Sequence[ReplicaPlacement] | None) -> None:
         logs = self._logs

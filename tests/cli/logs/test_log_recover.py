@@ -134,6 +134,7 @@ def test_a_directory_without_a_topic_id_is_shown_to_be_set_aside(
 ) -> None:
     directory = log_directory(is_closed=False)
     (directory / "orders-0" / "partition.metadata").unlink()
+    (directory / "checkpoint-topic-ids").unlink()
     assert run(["log", "recover", str(directory)]) == 0
     assert "-stray" in capsys.readouterr().out
     assert (directory / "orders-0").is_dir()
