@@ -372,25 +372,7 @@ class Broker:
                 "within initial.broker.registration.timeout.ms; are they running?",
             )
         self.core.authenticators.follow(self.member)
-        self.lifecycle.lifecycle.on_caught_up()
-        image = self.member.image
-        # Before the registration: a replica that lost records may not be elected from there on.
-        # What has changed since this image is made up for by the first one that is published.
-        await self.logs.recover(
-            lambda partition: self._replicas.log_config_of(image, partition),
-            lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
-            lambda partition: self._replicas.directory_id_of(image, partition),
-        )
-        broker_epoch = await self.lifecycle.register(
-            name_lost_replicas(
-                self._registration(),
-                (),
-            )
-        )
-        nursery.start_soon(self.lifecycle.run)
-        nursery.start_soon(keep_running, "attendance", self.lifecycle.attendance.run, self.errors)
-        # Publishers follow from our registration on: what the image says of us holds from there.
-        await self.member.wait_applied(Offset(broker_epoch + 1))
+        await self._recover_and_register(nursery)
         readiness = Readiness(self.config.node_id)
         for publisher in (
             self._replicas,
@@ -408,6 +390,30 @@ class Broker:
         # Not before: to a fenced broker the cluster is one without itself, or without any broker.
         self._open_doors()
         self.is_ready.set()
+
+    async def _recover_and_register(self, nursery: trio.Nursery) -> None:
+        self.lifecycle.lifecycle.on_caught_up()
+        image = self.member.image
+        # Before the registration: a replica that lost records may not be elected from there on.
+        await self.logs.open_logs(
+            lambda partition: self._replicas.log_config_of(image, partition),
+            await self._replicas.placements_of(image),
+        )
+        registration = self._registration()
+        lost = set(self.logs.losses)
+        broker_epoch = await self.lifecycle.register(name_lost_replicas(registration, lost))
+        nursery.start_soon(self.lifecycle.run)
+        nursery.start_soon(keep_running, "attendance", self.lifecycle.attendance.run, self.errors)
+        # Publishers follow from our registration on: what the image says of us holds from there.
+        await self.member.wait_applied(Offset(broker_epoch + 1))
+        registered_image = self.member.image
+        await self.logs.settle(
+            lambda at, topic_id: self._replicas.is_stray(registered_image, at, topic_id),
+            lambda at: self._replicas.directory_id_of(registered_image, at),
+            await self._replicas.placements_of(registered_image),
+        )
+        if missed := self.logs.losses.keys() - lost:  # which the older image did not know
+            await self.lifecycle.amend(name_lost_replicas(registration, missed))
 
     async def leave(self) -> None:
         """Let what clients reported leave, and the controller move our leaderships away."""
@@ -502,7 +508,7 @@ class Broker:
                 offline.setdefault(at, failure)
             if partition.damage is not None:
                 yield f"{at} has damaged records: {partition.damage}"
-        yield from offline_problems(offline.items())
+        yield from offline_problems(offline.items(), self.logs.losses.values())
         for at, reason in self.logs.cleaner.manager.set_aside.items():
             yield f"{at} is not compacted before 'ottla cleaner retry' or a restart: {reason}"
         yield from self.core.authenticators.problems()

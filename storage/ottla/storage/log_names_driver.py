@@ -98,9 +98,7 @@ class NewLogs:
     What is deleted before its turn costs nothing more.
     """
 
-    def __init__(
-        self, errors: UnexpectedErrors, checkpoint: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, errors: UnexpectedErrors, checkpoint: Callable[[], Awaitable[None]]) -> None:
         """`checkpoint` writes a line for each log whose directory is durable."""
         self._errors = errors
         self._checkpoint = checkpoint

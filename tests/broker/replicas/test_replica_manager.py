@@ -22,7 +22,7 @@ from ottla.metadata.image import EMPTY, MetadataImage, Provenance, Topic
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition, TopicPartition
+from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, TopicIdPartition, TopicPartition
 from ottla.model.log_events import event_of
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter
@@ -30,6 +30,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_losses import LogLoss, LossKind
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 
 World = Any  # the class of the `world` fixture, in conftest.py
@@ -786,3 +787,67 @@ async def test_the_controller_is_told_where_a_replica_lies_until_the_metadata_sa
     assert managed.placed == {TopicIdPartition(FIRST, 0): UUID(int=1)}
     with pytest.raises(RefusedError):
         managed.manager.is_placed(TopicPartition("none", 0), elsewhere)
+
+
+# ---- replicas that lost records
+
+
+def lost_log(managed: Managed) -> LogLoss:
+    loss = LogLoss(
+        topic_id=FIRST,
+        partition=TopicPartition("t", 0),
+        directory=managed.logs.directories[0].path,
+        kind=LossKind.MISSING,
+        promised_end_offset=Offset(3),
+        found_end_offset=Offset(0),
+        reason="its log is gone",
+    )
+    managed.logs.known_losses.by_partition = {loss.key: loss}
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_forgotten"),
+    [
+        ({"isr": (NodeId(2),)}, False),
+        ({"leader": NO_NODE}, False),
+        ({}, True),
+        ({"replicas": (NodeId(2), NodeId(3)), "isr": (NodeId(2),)}, True),
+    ],
+    ids=["out of sync", "without a leader", "in sync again", "not here"],
+)
+async def test_a_loss_is_known_until_the_replica_is_in_sync_again_or_not_here(
+    world: World, managed: Managed, changes: dict[str, Any], is_forgotten: bool
+) -> None:
+    lost_log(managed)
+    changes = {"leader": NodeId(2), **changes}
+    await publish(managed, image_with(world, ("t", FIRST), **changes))
+    assert (not managed.logs.losses) is is_forgotten
+
+
+async def test_a_loss_is_forgotten_with_its_topic(world: World, managed: Managed) -> None:
+    lost_log(managed)
+    await publish(managed, image_with(world))
+    assert not managed.logs.losses
+
+
+async def test_a_placement_counts_only_in_sync_or_eligible_and_not_as_created(
+    world: World, managed: Managed
+) -> None:
+    key = TopicIdPartition(FIRST, 0)
+    here: PersistentMap[TopicIdPartition, None] = PersistentMap({key: None})
+    for elr, changes, is_counted_on in (
+        ((), {"partition_epoch": 3}, True),
+        ((), {"partition_epoch": 0, "leader_epoch": Epoch(0)}, False),
+        ((), {"partition_epoch": 3, "isr": (NodeId(2),)}, False),
+        ((NodeId(1),), {"partition_epoch": 3, "isr": (NodeId(2),)}, True),
+    ):
+        state = replace(world.state(**changes), elr=elr)
+        image = replace(
+            image_with(world),
+            topics=PersistentMap({FIRST: Topic("t", FIRST, PersistentMap({0: state}))}),
+            partitions_by_broker=PersistentMap({NodeId(1): here}),
+        )
+        (placement,) = await managed.manager.placements_of(image)
+        assert placement.partition == TopicPartition("t", 0)
+        assert placement.is_counted_on is is_counted_on

@@ -8,6 +8,7 @@ from ottla.broker.network.dispatch import RequestContext
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.storage.disk_room import RoomReport
 from ottla.storage.log_directory_driver import LogDirectory
+from ottla.storage.log_losses import LogLoss
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
@@ -47,8 +48,15 @@ def recovery_of(directories: Iterable[LogDirectory]) -> list[DirectoryRecovery]:
     ]
 
 
-def offline_problems(offline: Iterable[tuple[TopicPartition, str]]) -> Iterator[str]:
-    """Yield which partitions do not serve and why; many with the same reason in one sentence."""
+def offline_problems(
+    offline: Iterable[tuple[TopicPartition, str]], losses: Iterable[LogLoss] = ()
+) -> Iterator[str]:
+    """Yield which partitions do not serve and why; many with the same reason in one sentence.
+
+    Replicas that lack records they had come first: they serve, but not what was promised.
+    """
+    for loss in losses:
+        yield f"{loss.partition} lost records in {loss.directory}: {loss.reason}"
     by_reason: defaultdict[str, list[TopicPartition]] = defaultdict(list)
     for at, reason in offline:
         by_reason[reason].append(at)

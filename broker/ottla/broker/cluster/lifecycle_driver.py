@@ -84,6 +84,15 @@ class LifecycleDriver:
         self.lifecycle.on_registered(epochs[-1])
         return self.lifecycle.broker_epoch
 
+    async def amend(self, requests: Sequence[pb.RegisterRequest]) -> None:
+        """Name more lost replicas of a registered broker, before it asks to be unfenced.
+
+        Raises RefusedError when it cannot be done in time.
+        """
+        ends_at = trio.current_time() + self._config.initial_registration_timeout_ms / 1000
+        for request in requests:
+            await self._register(request, ends_at)
+
     async def _register(self, request: pb.RegisterRequest, ends_at: float) -> int:
         config = self._config
         said = ""

@@ -43,7 +43,9 @@ from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_metrics import metadata_families, quorum_families
 from ottla.node.room_metrics import reserve_families, room_families
 from ottla.storage.disk_room import RoomReport
+from ottla.storage.log_losses import LossKind
 from ottla.storage.log_manager_driver import LogManager
+from ottla.storage.losses.known_losses_driver import count_by_kind
 from ottla.telemetry.instruments import (
     Family,
     Histogram,
@@ -112,6 +114,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: _server(parts))
     registry.register(lambda: partition_families(parts.table))
     registry.register(lambda: _replicas(parts))
+    registry.register(lambda: _losses(parts))
     registry.register(
         lambda: transactional_partition_families(
             parts.table,
@@ -192,6 +195,25 @@ def _replicas(parts: BrokerParts) -> Iterator[Family]:
         f"{manager}FailedIsrUpdatesPerSec",
         "Changes of in-sync replicas that the controller did not make.",
         isr.failures.value,
+    )
+
+
+def _losses(parts: BrokerParts) -> Iterator[Family]:
+    found = parts.logs.known_losses.found_counts
+    lacking = count_by_kind(parts.logs.losses)
+    yield Family(
+        "ottla_log_losses_found_total",
+        MetricKind.COUNTER,
+        "Replicas that this start found to lack records that they had, by kind.",
+        ("kind",),
+        tuple(((kind.value,), found[kind]) for kind in LossKind),
+    )
+    yield Family(
+        "ottla_log_losses",
+        MetricKind.GAUGE,
+        "Replicas that lack records that they had, and are not whole again yet, by kind.",
+        ("kind",),
+        tuple(((kind.value,), lacking[kind]) for kind in LossKind),
     )
 
 

@@ -32,7 +32,7 @@ from ottla.metadata.directories import MIGRATING, UNASSIGNED
 from ottla.metadata.image import FIRST_EPOCH, MetadataImage, PartitionState
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
+from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition, TopicPartition
 from ottla.model.log_events import event
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
@@ -41,6 +41,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_failures import NoRoomError
+from ottla.storage.log_losses import ReplicaPlacement
 
 logger = logging.getLogger("ottla.broker.replicas")
 
@@ -139,6 +140,8 @@ class ReplicaManager:
         self._apply_settings(reset, image)
         if delta.changed_brokers:
             self._note_brokers()
+        if self._logs.losses:
+            self._forget_losses(image)
         self.retry()
 
     def _begin(self, image: MetadataImage) -> None:
@@ -470,6 +473,31 @@ class ReplicaManager:
             return None
         return _assigned_directory_of(state, self._local_id)
 
+    async def placements_of(self, image: MetadataImage) -> list[ReplicaPlacement]:
+        """Return the replicas that an image has here, for a start to find those that are lost."""
+        placements = []
+        for count, (found, state) in enumerate(image.partitions_of(self._local_id), 1):
+            is_new = state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH
+            placements.append(
+                ReplicaPlacement(
+                    topic_id=found.topic_id,
+                    partition=TopicPartition(image.topics[found.topic_id].name, found.partition),
+                    directory_id=_assigned_directory_of(state, self._local_id),
+                    is_counted_on=not is_new and self._local_id in (*state.isr, *state.elr),
+                )
+            )
+            if count % APPLIED_PER_TURN == 0:
+                await self._work.breathe()
+        return placements
+
+    def _forget_losses(self, image: MetadataImage) -> None:
+        """Forget what was lost of replicas that are in sync again, or are not here any longer."""
+        for key, loss in self._logs.losses.items():
+            state = image.partition(key)
+            is_here = state is not None and self._local_id in state.replicas
+            if not is_here or _is_in_sync(state, self._local_id):
+                self._work.add(loss.partition, partial(self._logs.forget_losses, [key]))
+
     def is_stray(
         self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
     ) -> bool:
@@ -500,6 +528,11 @@ def _keeps_otherwise(old: LogConfig, new: LogConfig) -> bool:
 def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> bool:
     state = image.partition(found)
     return state is not None and broker in state.replicas
+
+
+def _is_in_sync(state: PartitionState | None, replica: NodeId) -> bool:
+    """Return whether a replica is in sync with a leader, which has all that was committed."""
+    return state is not None and replica in state.isr and state.leader != NO_NODE
 
 
 def _directory_of(state: PartitionState, replica: NodeId) -> UUID | None:

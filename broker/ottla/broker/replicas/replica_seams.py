@@ -1,6 +1,6 @@
 """What the replicas of a broker ask of its logs, its followers and its disks' workers."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -8,6 +8,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.model.ids import TopicIdPartition, TopicPartition
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_losses import LogLoss
 
 Left = Callable[[], Awaitable[None]]
 """Waits until nothing touches the log of a partition that was left."""
@@ -32,6 +33,15 @@ class ReplicaLogs(Protocol):
     @property
     def offline(self) -> Mapping[TopicPartition, str]:
         """The partitions that do not serve, each with its reason."""
+        ...
+
+    @property
+    def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
+        """The replicas that lack what they promised, until they are whole again."""
+        ...
+
+    async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
+        """Forget the losses of replicas that are whole again, or deleted."""
         ...
 
     def get(self, partition: TopicPartition) -> Log | None:

@@ -4,7 +4,7 @@ Its logs lie on the world's disk, its controller decides at once, its clock stan
 every input, so that an input means the same whenever it is read.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -50,6 +50,7 @@ from ottla.model.settings.groups import GroupConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_losses import LogLoss
 from ottla.storage.slice import FileSlice
 from ottla.storage.verification import VerificationGuard
 from ottla.telemetry.client_labels import ClientLabels
@@ -277,6 +278,7 @@ class OneDisk:
     """The logs of the broker, on one disk in memory."""
 
     offline: Mapping[TopicPartition, str] = MappingProxyType({})
+    losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk
@@ -285,6 +287,9 @@ class OneDisk:
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Yield every log."""
         return iter(self._logs.items())
+
+    async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
+        """Do nothing: no log is ever lost here."""
 
     def get(self, partition: TopicPartition) -> Log | None:
         """Return a partition's log, if it was created."""

@@ -36,6 +36,7 @@ class KnownLosses:
         self._disk = disk
         self._durable: dict[str, bytes] = {}
         """What the file of each directory holds."""
+        self._logged: set[TopicIdPartition] = set()
         self._writing = trio.Lock()
 
     async def load(self, directories: Sequence[LogDirectory]) -> None:
@@ -75,10 +76,11 @@ class KnownLosses:
             [loss for loss in self.by_partition.values() if loss.directory in paths],
         )
         for loss in losses:
-            known = self.by_partition.get(loss.key)
-            if known is None or known.kind is not loss.kind:
+            if loss.key not in self.by_partition:
                 self.found_counts[loss.kind] += 1
-            _LOGGER.error("%s in %s: %s", loss.partition, loss.directory, loss.reason)
+            if loss.key not in self._logged:
+                self._logged.add(loss.key)
+                _LOGGER.error("%s in %s: %s", loss.partition, loss.directory, loss.reason)
         self.by_partition = elsewhere | {loss.key: loss for loss in losses}
         await self._write(directories)
 

@@ -5,7 +5,7 @@ A process is a `BrokerCore` as in a real broker, with a keeper of in-sync replic
 answers become messages that the walk delivers or not.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -40,6 +40,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_losses import LogLoss
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
@@ -324,11 +325,15 @@ class BrokerMachine:
         """Since it lost the tail of its log, until it is in sync again."""
 
     offline: Mapping[TopicPartition, str] = MappingProxyType({})
-    """No log is ever offline here."""
+    losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})
+    """No log is ever offline or lost here."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Any]]:
         """Yield nothing: what went while the machine was down is deleted as a life begins."""
         return iter(())
+
+    async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
+        """Do nothing: no log is ever lost here."""
 
     def get(self, partition: TopicPartition) -> Any:
         """Return None: `create` opens what is there."""
