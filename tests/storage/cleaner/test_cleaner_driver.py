@@ -182,6 +182,27 @@ async def test_a_dirty_log_is_cleaned_and_keeps_the_last_value_of_every_key(
         assert last_values(again).keys() <= before.keys()
 
 
+async def test_a_due_log_is_cleaned_beside_a_hundred_dirtier_ones_at_rest(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/d")
+    async with recovered(disk, "/d") as logs:
+        log = await filled(logs)
+        await trio.sleep(BACKOFF_S + 1)
+        clean_to = log.first_dirty_offset
+        at_rest = replace(COMPACTED, min_cleanable_dirty_ratio=1.0)
+        for number in range(101):
+            other = await filled(logs, TopicPartition("rest", number), count=30)
+            other.config = at_rest
+        log.config = replace(COMPACTED, min_cleanable_dirty_ratio=0.01)
+        for number in range(30):
+            append(log, b"k%d" % (number % 4), b"w%d" % number)
+        await log.flush(log.unflushed_roll_offset)
+        await trio.sleep(BACKOFF_S + 1)
+
+        assert log.first_dirty_offset > clean_to > 0
+
+
 async def test_a_log_of_another_policy_is_left_alone(autojump_clock: MockClock) -> None:
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:

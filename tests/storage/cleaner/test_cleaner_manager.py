@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.ids import Offset, TopicPartition
+from ottla.model.limits import INT64_MAX
 from ottla.storage.cleaner.cleanable import cleanable_of, hindrance_of
 from ottla.storage.cleaner.cleaner_manager import (
     RETRY_PAUSES_MS,
@@ -173,6 +174,42 @@ def test_what_somebody_asked_for_is_cleaned_before_all_others_however_clean_it_i
 
     assert chosen is not None
     assert chosen.partition == C
+
+
+@given(st.data())
+def test_the_shortlist_of_many_logs_has_the_one_that_all_of_them_would_give(
+    data: st.DataObject,
+) -> None:
+    rng = data.draw(st.randoms(use_true_random=False))
+    ratios = [rng.choice([0.0, 0.1, 0.5, 0.9, 1.0]) for _ in range(3)]
+    lags_ms = [rng.choice([400, INT64_MAX]) for _ in range(20)]
+    managers = CleanerManager(), CleanerManager()
+    logs = [
+        (
+            TopicPartition("t", number),
+            log_of(
+                10 * rng.randrange(5),
+                min_cleanable_dirty_ratio=rng.choice(ratios),
+                max_compaction_lag_ms=rng.choice(lags_ms),
+            ),
+        )
+        for number in range(500)
+    ]
+    for partition, _ in logs:
+        fate = rng.randrange(20)
+        for manager in managers:
+            if fate == 0:
+                manager.pause(partition)
+            elif fate == 1:
+                manager.on_failed(partition, "it broke", now_ms=NOW_MS, is_final=True)
+            elif fate == 2 and partition.partition % 50 == 0:
+                manager.request(partition)
+
+    plain, short = managers
+    found = [(partition, log, cleanable_of(log, NOW_MS)) for partition, log in logs]
+    for _ in range(5):
+        chosen = short.choose(short.shortlist(found, NOW_MS), NOW_MS)
+        assert chosen == plain.choose(logs, NOW_MS)
 
 
 def test_a_paused_log_is_not_chosen_until_each_pause_is_taken_back() -> None:

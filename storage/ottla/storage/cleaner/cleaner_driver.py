@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from heapq import nlargest
 from typing import Any, Protocol
 
 import trio
@@ -28,7 +27,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.model.values import frozen
-from ottla.storage.cleaner.cleanable import cleanable_of
+from ottla.storage.cleaner.cleanable import Cleanable, cleanable_of
 from ottla.storage.cleaner.cleaner_manager import Choice, CleanerManager
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner, WorkerDiedError
 from ottla.storage.cleaner.cleaning_task import CleanedGroup, CleaningDone, CleaningStats
@@ -42,9 +41,6 @@ _LOGGER = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 100
 """Logs looked at before other tasks get their turn; each takes some 10 us."""
-
-CANDIDATES_MAX = 100
-"""Logs that are compared in one turn once they are known to be due."""
 
 FATES = {True: "set aside", False: "tried again later"}
 
@@ -182,7 +178,7 @@ class LogCleaner:
 
     async def _candidates(self) -> list[tuple[TopicPartition, Log]]:
         """Return the dirtiest logs that may be due, looking at some in a turn."""
-        found: list[tuple[float, TopicPartition, Log]] = []
+        found: list[tuple[TopicPartition, Log, Cleanable]] = []
         now_ms = self._clock.wall_ms()
         delay_ms_max, ratio_max = 0, 0.0
         for count, (partition, log) in enumerate(self._logs, 1):
@@ -192,16 +188,14 @@ class LogCleaner:
                 delay_ms_max = max(delay_ms_max, cleanable.delay_ms)
                 ratio_max = max(ratio_max, cleanable.ratio if cleanable.cleanable_bytes else 0.0)
                 if not self._logs.is_moving(partition):
-                    found.append((cleanable.ratio, partition, log))
+                    found.append((partition, log, cleanable))
             if count % LOGS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
         self.figures.delay_ms_max, self.figures.dirty_ratio_max = delay_ms_max, ratio_max
         self.figures.last_round_ms = now_ms
-        best = nlargest(CANDIDATES_MAX, found, key=lambda each: each[0])
-        wanted = [each for each in found if self.manager.is_wanted(each[1])]
         return [
             (partition, log)
-            for _, partition, log in dict.fromkeys([*wanted, *best])
+            for partition, log in self.manager.shortlist(found, now_ms)
             if log.failure is None
             and not log.is_being_changed
             and not self._logs.is_moving(partition)

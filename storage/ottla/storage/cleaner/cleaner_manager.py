@@ -11,6 +11,7 @@ Invariants: OneCleaningPerLog, PausedIsNotCleaned (a pause that returns finds no
 
 from collections.abc import Iterable
 from enum import Enum
+from heapq import nlargest
 from typing import Generic, NamedTuple, TypeVar
 
 from ottla.model.ids import TopicPartition
@@ -20,6 +21,11 @@ from ottla.storage.cleaner.cleanable import Cleanable, LogState, cleanable_of
 RETRY_PAUSES_MS = (15_000, 60_000, 300_000, 1_800_000)
 """How long a log waits after its first failures; after one more it is set aside.  Shorter reads a
 log again that fails again, longer leaves it dirty after what would have passed."""
+
+
+SHORTLIST_MAX = 100
+"""Due logs that are looked at again before one is chosen: the dirtiest ones.  Fewer find none where
+many change meanwhile, more make the choice hold the event loop longer."""
 
 
 class CleaningState(Enum):
@@ -111,6 +117,25 @@ class CleanerManager:
         }
 
     # ---- choosing
+
+    def shortlist(
+        self, logs: Iterable[tuple[TopicPartition, L, Cleanable]], now_ms: int
+    ) -> list[tuple[TopicPartition, L]]:
+        """Return the logs among which the next one is: all wanted ones, and the dirtiest due ones.
+
+        Eligibility is decided before the maximum, as in Kafka: a log that is over its
+        `max.compaction.lag.ms`, or above a low dirty ratio of its own, is found also beside
+        `SHORTLIST_MAX` dirtier logs that are not due or set aside.
+        """
+        wanted: list[tuple[TopicPartition, L]] = []
+        due: list[tuple[float, TopicPartition, L]] = []
+        for partition, log, found in logs:
+            if partition in self._wanted:
+                wanted.append((partition, log))
+            elif self._may_begin(partition, now_ms) and found.is_due(log.config):
+                due.append((found.ratio, partition, log))
+        dirtiest = nlargest(SHORTLIST_MAX, due, key=lambda each: each[0])
+        return wanted + [(partition, log) for _, partition, log in dirtiest]
 
     def choose(self, logs: Iterable[tuple[TopicPartition, L]], now_ms: int) -> Choice[L] | None:
         """Return the log to be cleaned now, whose cleaning has begun; None if none is due."""
