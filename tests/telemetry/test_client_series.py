@@ -1,6 +1,8 @@
 """Deltas become sums that Prometheus can read; a client has its share, and goes with its series."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels
 from ottla.telemetry.client_series import (
+    HISTOGRAM_SUFFIXES,
+    NODE_PREFIXES,
     PUSHES_WITHOUT_SUM_MAX,
     ClientSeries,
     label_text,
@@ -331,3 +335,59 @@ def test_names_are_made_legal(name: str, legal: str) -> None:
 def test_the_text_of_labels_escapes_what_prometheus_escapes() -> None:
     pairs: Iterable[tuple[str, str]] = [("a", 'x"y'), ("b", "x\\y"), ("c", "x\ny")]
     assert label_text(pairs) == r'a="x\"y",b="x\\y",c="x\ny"'
+
+
+PAGE = Path(__file__).parents[2] / "docs/metrics.md"
+OUR_FAMILIES = re.findall(r"^\| `([a-z0-9_:]+)`", PAGE.read_text(), re.MULTILINE)
+"""Every family of a node: a test compares the page with the registry of a broker at work."""
+
+OUR_SAMPLES = {name + suffix for name in OUR_FAMILIES for suffix in ("", *HISTOGRAM_SUFFIXES)}
+
+HISTOGRAM = HistogramValue(1, 1.0, (1.0,), (1, 0))
+
+
+@pytest.mark.parametrize("kind", PointKind)
+def test_a_client_takes_no_name_of_a_nodes_family(labels_of: Build, kind: PointKind) -> None:
+    assert len(OUR_FAMILIES) > 100
+    assert [name for name in OUR_FAMILIES if not name.startswith(NODE_PREFIXES)] == []
+    series = ClientSeries(per_client_max=100_000)
+    value = HISTOGRAM if kind is PointKind.HISTOGRAM else 1
+    for family in OUR_FAMILIES:
+        for end in ("", "_count", "_sum", "_bucket", "_total", "_created", ".count", "-sum"):
+            for name in (
+                family + end,
+                family.replace("_", ".") + end,
+                family.replace("_", "-") + end,
+            ):
+                apply(series, labels_of(1), [point(name, value, kind)])
+    assert {row.family + row.suffix for row in series.rows()} & OUR_SAMPLES == set()
+    assert series.counts()["refused"] > len(OUR_FAMILIES)
+
+
+KINDS = {"gauge": PointKind.GAUGE, "sum": PointKind.SUM, "histogram": PointKind.HISTOGRAM}
+
+
+@pytest.mark.parametrize("suffix", HISTOGRAM_SUFFIXES)
+@pytest.mark.parametrize("other", ["gauge", "sum"])
+@pytest.mark.parametrize("is_histogram_first", [True, False])
+def test_no_two_families_of_clients_share_a_sample_name(
+    labels_of: Build, suffix: str, other: str, is_histogram_first: bool
+) -> None:
+    series = ClientSeries()
+    pushes = [
+        (1, point("app.latency", HISTOGRAM, PointKind.HISTOGRAM)),
+        (2, point(f"app.latency{suffix}", 1, KINDS[other])),
+    ]
+    if not is_histogram_first:
+        pushes.reverse()
+    for number, pushed in pushes:
+        apply(series, labels_of(number), [pushed])
+    (first, _), (second, later) = pushes
+    assert {row.labels.partition(",")[0] for row in series.rows()} == {
+        label_text(labels_of(first).pairs()).partition(",")[0]
+    }
+    assert series.counts()["refused"] == 1
+    # With the first family its names are free again.
+    series.forget(labels_of(first).client_instance_id)
+    apply(series, labels_of(second), [later])
+    assert {row.family for row in series.rows()} == {legal_name(later.name)}

@@ -39,6 +39,13 @@ PUSHES_WITHOUT_SUM_MAX = 4
 """Pushes of a client that may leave a sum out before it is gone.  Lower makes sums begin again
 that a client leaves out while they stand still, higher keeps what is no more for longer."""
 
+NODE_PREFIXES = ("kafka_", "ottla_", "process_", "python_")
+"""First parts of the names of all families of a node.  A client's metric that begins so is refused:
+it would be read as the node's own, as a client's gauge `X_count` beside the node's summary `X` is.
+Standard names of clients begin with `org_apache_kafka_` (KIP-714)."""
+
+HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
+
 _Alias = tuple[str, Attributes]
 """A series as its clients name it."""
 
@@ -110,6 +117,8 @@ class ClientSeries:
         self._series_max = series_max
         self._clients: dict[UUID, _Client] = {}
         self._families: dict[str, _Family] = {}
+        self._sample_names: set[str] = set()
+        """Of all families, a histogram's with suffixes: no two families share one."""
         self._keys: dict[_Alias, _Key] = {}
         self._count = 0
         self._refused = 0
@@ -231,6 +240,10 @@ class ClientSeries:
         if len(text) > ATTRIBUTES_LENGTH_MAX or (family is not None and family.kind != kind):
             return None
         if family is None:
+            names = sample_names(name, kind)
+            if name.startswith(NODE_PREFIXES) or not self._sample_names.isdisjoint(names):
+                return None
+            self._sample_names.update(names)
             family = self._families[name] = _Family(name, kind)
         key = family.keys.get(text)
         if key is None:
@@ -248,6 +261,13 @@ class ClientSeries:
         del key.family.keys[key.text]
         if not key.family.keys:
             del self._families[key.family.name]
+            self._sample_names.difference_update(sample_names(key.family.name, key.family.kind))
+
+
+def sample_names(name: str, kind: str) -> tuple[str, ...]:
+    """Return the names that a family takes in Prometheus text; a histogram takes three more."""
+    suffixes = HISTOGRAM_SUFFIXES if kind == "histogram" else ()
+    return (name, *(name + suffix for suffix in suffixes))
 
 
 def legal_name(name: str) -> str:
