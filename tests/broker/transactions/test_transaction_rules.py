@@ -288,7 +288,7 @@ TV2 = {
     # status: abort retried, abort, commit retried, commit
     ONGOING: (E.PRODUCER_FENCED, P_ABORT, E.PRODUCER_FENCED, P_COMMIT),
     EMPTY: (E.PRODUCER_FENCED, P_ABORT, E.PRODUCER_FENCED, E.INVALID_TXN_STATE),
-    C_ABORT: (DONE, P_ABORT, E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
+    C_ABORT: (DONE, P_ABORT, E.PRODUCER_FENCED, E.INVALID_TXN_STATE),
     C_COMMIT: (E.INVALID_TXN_STATE, P_ABORT, DONE, E.INVALID_TXN_STATE),
     P_COMMIT: (
         E.INVALID_TXN_STATE,
@@ -299,7 +299,7 @@ TV2 = {
     P_ABORT: (
         E.CONCURRENT_TRANSACTIONS,
         E.PRODUCER_FENCED,
-        E.INVALID_TXN_STATE,
+        E.PRODUCER_FENCED,
         E.PRODUCER_FENCED,
     ),
 }
@@ -367,7 +367,25 @@ def test_an_overflow_of_epochs_ends_with_another_producer_id(
     transaction.apply(done)
     # The client did not hear of it and asks again, as whom it was.
     assert end(transaction, 32_766, is_commit=is_commit, version=2) is None
-    assert end(transaction, 32_766, is_commit=not is_commit, version=2) is E.INVALID_TXN_STATE
+    other = E.INVALID_TXN_STATE if is_commit else E.PRODUCER_FENCED
+    assert end(transaction, 32_766, is_commit=not is_commit, version=2) is other
+
+
+@pytest.mark.parametrize("epoch", [5, 32_766])
+def test_a_commit_that_comes_after_the_coordinators_abort_is_fenced(epoch: int) -> None:
+    transaction = in_state(ONGOING, epoch=epoch)
+    transaction.apply(
+        transaction.prepare_fence(
+            server_version=2,
+            next_producer_id=NEW_PID if epoch == 32_766 else NO_PRODUCER_ID,
+            now_ms=NOW_MS,
+        )
+    )
+    assert end(transaction, epoch, is_commit=True, version=2) is E.PRODUCER_FENCED
+    transaction.begin_completion()
+    assert end(transaction, epoch, is_commit=True, version=2) is E.CONCURRENT_TRANSACTIONS
+    transaction.apply(transaction.completed_facts(NOW_MS + 1))
+    assert end(transaction, epoch, is_commit=True, version=2) is E.PRODUCER_FENCED
 
 
 def test_an_overflow_without_an_id_at_hand_is_retried_by_the_client() -> None:

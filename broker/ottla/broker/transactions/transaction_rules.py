@@ -188,11 +188,15 @@ BUMPING_END_RULES: dict[TransactionStatus, tuple[EndRule, EndRule, EndRule, EndR
     S.EMPTY: (FENCED, PREPARE, FENCED, INVALID),
     S.ONGOING: (FENCED, PREPARE, FENCED, PREPARE),
     S.PREPARE_COMMIT: (INVALID, FENCED, CONCURRENT, FENCED),
-    S.PREPARE_ABORT: (CONCURRENT, FENCED, INVALID, FENCED),
+    S.PREPARE_ABORT: (CONCURRENT, FENCED, FENCED, FENCED),
     S.COMPLETE_COMMIT: (INVALID, PREPARE, DONE, INVALID),
-    S.COMPLETE_ABORT: (DONE, PREPARE, INVALID, INVALID),
+    S.COMPLETE_ABORT: (DONE, PREPARE, FENCED, INVALID),
 }
-"""EndTxn 5: the epoch says whether a request is a retry, or the end of the next transaction."""
+"""EndTxn 5: the epoch says whether a request is a retry, or the end of the next transaction.
+
+A commit at the epoch before an abort is not a retry of the abort: the coordinator aborted on its
+own, as after a timeout.  Kafka answers PRODUCER_FENCED from KAFKA-20785 on, which Streams survives;
+4.4.0 still INVALID_TXN_STATE, which ends a Streams thread."""
 
 
 def decide_end(

@@ -54,7 +54,12 @@ FEATURES = (
     ("Kafka Connect, Kafka Streams with at-least-once", "yes", "as they are"),
     ("several log directories", "yes", "a failed one goes offline; replicas move between them"),
     ("log compaction", "yes", "in processes of its own; `ottla cleaner` shows and steers it"),
-    ("transactions, with offsets of groups", "yes", "both protocols (KIP-98, KIP-890)"),
+    (
+        "transactions, with offsets of groups",
+        "yes",
+        "both protocols (KIP-98, KIP-890); a commit after the coordinator's own abort is refused "
+        "with PRODUCER_FENCED as from KAFKA-20785 on, in 4.4.0 with INVALID_TXN_STATE",
+    ),
     (
         "quotas of bytes, request time and controller mutations",
         "yes",
