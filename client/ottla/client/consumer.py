@@ -62,7 +62,11 @@ class Consumer(ReportingClient):
         metrics_push: MetricsPush | None = None,
     ) -> None:
         # One answer is read while the next one comes.
-        self.positions = Positions(config.auto_offset_reset, 2 * config.partition_bytes_max)
+        self.positions = Positions(
+            config.auto_offset_reset,
+            2 * config.partition_bytes_max,
+            retry_backoff_ms=config.retry_backoff_ms,
+        )
         """Partitions that are read, and where each stands; for the client's own use."""
         self._cluster = cluster
         self._config = config
@@ -419,13 +423,12 @@ class Consumer(ReportingClient):
             if is_old or self._stale or (unknown and now >= self._ask_again_ms):
                 refresh_ms = now + self._config.metadata_age_ms_max
                 await self._refresh(self._stale | unknown, is_whole=is_old)
-            elif places := self._placeable():
+            elif places := [one for one in self._placeable() if one.look_up_from_ms <= now]:
                 await self._find_places(places)
             else:
                 self._ring_links()
-                await self._bell.wait(
-                    min(refresh_ms, self._ask_again_ms) if unknown else refresh_ms
-                )
+                due_ms = [refresh_ms, *(one.look_up_from_ms for one in self._placeable())]
+                await self._bell.wait(min(*due_ms, self._ask_again_ms) if unknown else min(due_ms))
 
     def _placeable(self) -> list[PartitionPlace]:
         """Return what can be looked up: a partition without a leader holds up no other one."""

@@ -12,6 +12,7 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 EPOCH = Epoch(2)
+NOW_MS = 50_000
 
 
 def at(offset: int, epoch: int = -1) -> OffsetAndEpoch:
@@ -142,13 +143,49 @@ def test_an_offset_out_of_range_first_drops_the_epoch_then_resets() -> None:
     positions.seek(A, Offset(10), EPOCH)
     place = positions.place(A)
 
-    positions.on_out_of_range(place, place.turn)
+    positions.on_out_of_range(place, place.turn, NOW_MS)
     assert place.fetch == at(10, -1)
     assert place.position == at(10, EPOCH)
-    positions.on_out_of_range(place, place.turn)
+    positions.on_out_of_range(place, place.turn, NOW_MS)
 
     assert place.position is None
     assert positions.reset_of(place) == LATEST
+
+
+def test_resets_without_records_in_between_have_pauses_that_grow_to_a_second() -> None:
+    positions = placed(A, reset="earliest")
+    place = positions.place(A)
+
+    def pauses_of(count: int) -> list[int]:
+        found = []
+        for _ in range(count):
+            positions.on_out_of_range(place, place.turn, NOW_MS)
+            found.append(max(0, place.look_up_from_ms - NOW_MS))
+            positions.on_placed(place, place.turn, at(5))
+        return found
+
+    assert pauses_of(7) == [0, 100, 200, 400, 800, 1_000, 1_000]
+    positions.seek(A, Offset(9))
+    assert pauses_of(2) == [0, 100]
+    positions.on_fetched(place, place.turn, answer(place))
+    positions.take(10)
+    assert pauses_of(3) == [0, 0, 100]  # the first one only drops the epoch
+
+
+def test_an_offset_out_of_range_behind_what_is_fetched_is_asked_again_when_that_is_read() -> None:
+    positions = placed(A, reset="earliest")
+    place = positions.place(A)
+    positions.on_fetched(place, place.turn, answer(place))
+    assert positions.fetchable() == [place]
+
+    positions.on_out_of_range(place, place.turn, NOW_MS)
+    positions.on_out_of_range(place, place.turn, NOW_MS)
+    assert positions.fetchable() == []
+
+    positions.take(10)
+    assert positions.fetchable() == [place]
+    positions.on_out_of_range(place, place.turn, NOW_MS)
+    assert place.position is None
 
 
 def test_without_a_reset_policy_out_of_range_is_an_error_and_so_is_no_position() -> None:
@@ -156,7 +193,7 @@ def test_without_a_reset_policy_out_of_range_is_an_error_and_so_is_no_position()
     place = positions.place(A)
 
     with pytest.raises(RefusedError, match=r"auto\.offset\.reset"):
-        positions.on_out_of_range(place, place.turn)
+        positions.on_out_of_range(place, place.turn, NOW_MS)
     positions.assign([B])
     with pytest.raises(RefusedError, match=r"auto\.offset\.reset"):
         positions.reset_of(positions.place(B))

@@ -11,6 +11,7 @@ from ottla.client.fetch.fetch_session import FetchSessionHandler, TopicKey
 from ottla.client.fetch.fetched import Fetched
 from ottla.client.fetch.offset_lookup import ISOLATION
 from ottla.client.fetch.positions import PartitionPlace, Positions
+from ottla.client.network.background import now_ms
 from ottla.client.network.broker_link import BrokerLink, Loss
 from ottla.client.network.cluster import Cluster, KnownLeader
 from ottla.client.network.connection import ConnectionLostError
@@ -90,6 +91,8 @@ class FetchLink(BrokerLink):
         self._version = NO_VERSION
         """Of the session; it is begun again with another."""
         self._session = FetchSessionHandler()
+        self._session_error_count = 0
+        """Answers in a row that refused the session: a new session is asked for at once, once."""
         self._asked: dict[TopicKey, tuple[PartitionRequest, Epoch]] = {}
 
     def _has_work(self) -> bool:
@@ -193,7 +196,11 @@ class FetchLink(BrokerLink):
         except RefusedError as error:
             if not error.is_retriable:
                 raise
+            if self._session_error_count:
+                await trio.sleep(config.retry_backoff_ms / 1_000)
+            self._session_error_count += 1
             return
+        self._session_error_count = 0
         for endpoint in answer.node_endpoints:
             self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
         has_errors = False
@@ -230,7 +237,7 @@ class FetchLink(BrokerLink):
         place, turn = asked.place, asked.turn
         place.high_watermark = Offset(data.high_watermark)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._positions.on_out_of_range(place, turn)
+            self._positions.on_out_of_range(place, turn, now_ms())
             self._on_moved()
         elif data.error_code != ErrorCode.NONE:
             row = row_of(data.error_code)
@@ -249,6 +256,7 @@ class FetchLink(BrokerLink):
                 place, turn, OffsetAndEpoch(Offset(end.end_offset), Epoch(end.epoch))
             )
             self._on_moved()
+            return place.reset_count > 1  # the leader contradicts itself
         elif data.records:
             assert isinstance(data.records, memoryview | bytes)
             aborted = None

@@ -17,6 +17,10 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch, TopicPartition
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
+RESET_PAUSE_MS_MAX = 1_000
+"""Longest pause before a position is looked up that was out of range time and again: Kafka's
+default of `retry.backoff.max.ms`."""
+
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -31,7 +35,10 @@ class PartitionPlace:
         "given",
         "high_watermark",
         "is_paused",
+        "is_refused",
+        "look_up_from_ms",
         "lookup",
+        "reset_count",
         "turn",
     )
 
@@ -45,9 +52,15 @@ class PartitionPlace:
         self.is_paused = False
         self.high_watermark = Offset(-1)
         """As the last answer with news of the partition gave it; -1 before."""
+        self.is_refused = False
+        """Whether the offset behind what is fetched is out of range: that is read first."""
         self.lookup: int | None = None
         """The timestamp to look up instead (EARLIEST and LATEST too); None: the committed offset,
         or else what `auto.offset.reset` says."""
+        self.reset_count = 0
+        """Resets because of an offset out of range, since records arrived or the last seek."""
+        self.look_up_from_ms = 0
+        """Time before which the position is not looked up, of the clock of `on_out_of_range`."""
         self.turn = 0
         """Counts what moved the position otherwise than by reading."""
 
@@ -70,9 +83,12 @@ class PartitionPlace:
 class Positions:
     """The partitions a consumer is assigned."""
 
-    def __init__(self, auto_offset_reset: str, ahead_bytes: int) -> None:
+    def __init__(
+        self, auto_offset_reset: str, ahead_bytes: int, *, retry_backoff_ms: int = 100
+    ) -> None:
         self._reset = RESETS.get(auto_offset_reset)
         self._ahead_bytes = ahead_bytes
+        self._retry_backoff_ms = retry_backoff_ms
         self._places: dict[TopicPartition, PartitionPlace] = {}
         self._ready: dict[TopicPartition, PartitionPlace] = {}
         """Those where something is fetched; who gave out last stands last."""
@@ -113,11 +129,13 @@ class Positions:
     def seek(self, at: TopicPartition, offset: Offset, epoch: Epoch = NO_EPOCH) -> None:
         """Go on at an offset; `epoch` is that of the record before it, where that is known."""
         place = self.place(at)
+        place.reset_count = 0
         self._move(place, OffsetAndEpoch(offset, epoch))
 
     def look_up(self, at: TopicPartition, timestamp_ms: int | None) -> None:
         """Go on where a look-up says: at a time, EARLIEST, LATEST, or as `auto.offset.reset` is."""
         place = self.place(at)
+        place.reset_count = 0
         self._move(place, None)
         place.lookup = timestamp_ms
 
@@ -142,6 +160,7 @@ class Positions:
             for place in self._places.values()
             if place.position is not None
             and not place.is_paused
+            and not (place.is_refused and place.fetched)
             and place.buffered_bytes < self._ahead_bytes
         ]
 
@@ -222,14 +241,20 @@ class Positions:
         if self._is_stale(place, turn) or place.fetch.offset != fetched.offset:
             return False
         place.fetch = OffsetAndEpoch(fetched.end_offset, fetched.end_epoch)
+        place.is_refused = False
         if fetched.is_drained:
             return False
         place.fetched.append(fetched)
+        place.reset_count = 0
         self._ready.setdefault(place.at, place)
         return True
 
-    def on_out_of_range(self, place: PartitionPlace, turn: int) -> None:
-        """Go where `auto.offset.reset` says; refuse where it says none."""
+    def on_out_of_range(self, place: PartitionPlace, turn: int, now_ms: int) -> None:
+        """Continue where `auto.offset.reset` says.  Raises RefusedError if it is none.
+
+        The first reset is looked up at once.  Another one without records in between has a pause,
+        which grows to a second: a leader may refuse its own offsets time and again.
+        """
         if self._is_stale(place, turn):
             return
         if place.fetch.epoch != NO_EPOCH:
@@ -237,7 +262,8 @@ class Positions:
             place.fetch = OffsetAndEpoch(place.fetch.offset, NO_EPOCH)
             return
         if place.fetched:
-            return  # read what there is; the question comes again behind it
+            place.is_refused = True  # read what there is; it is asked again behind that
+            return
         if self._reset is None:
             assert place.position is not None
             raise RefusedError(
@@ -247,6 +273,10 @@ class Positions:
             )
         self._move(place, None)
         place.lookup = self._reset
+        if place.reset_count:
+            pause_ms = self._retry_backoff_ms << min(place.reset_count - 1, 10)
+            place.look_up_from_ms = now_ms + min(pause_ms, RESET_PAUSE_MS_MAX)
+        place.reset_count += 1
 
     def on_diverged(self, place: PartitionPlace, turn: int, end: OffsetAndEpoch) -> None:
         """Follow the leader's log, which parts from what was read at `end` (KIP-320).
@@ -256,6 +286,7 @@ class Positions:
         """
         if self._is_stale(place, turn):
             return
+        place.reset_count += 1
         position = place.position
         assert position is not None
         if position.offset <= end.offset:
@@ -280,6 +311,8 @@ class Positions:
     def _move(self, place: PartitionPlace, position: OffsetAndEpoch | None) -> None:
         place.turn += 1
         place.fetched.clear()
+        place.is_refused = False
+        place.look_up_from_ms = 0
         self._ready.pop(place.at, None)
         place.move_to(position)
         place.lookup = None
