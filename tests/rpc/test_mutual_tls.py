@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,6 +105,26 @@ async def refusal_of(server: Node | None, client: Node | None) -> str:
     assert isinstance(refusal, RefusedError)
     assert refusal.code is ErrorCode.NETWORK_EXCEPTION
     return refusal.message or ""
+
+
+async def test_strangers_that_say_nothing_keep_no_node_out(node: MakeNode) -> None:
+    connections_max = 8
+    async with (
+        open_rpc_runtime(connections_max=connections_max) as serving,
+        open_rpc_runtime(node("b4").tls) as calling,
+        AsyncExitStack() as strangers,
+    ):
+        port = await serving.serve("127.0.0.1", 0, [echo_to([])], tls=node("server").tls)
+        for _ in range(connections_max):
+            stranger = await trio.open_tcp_stream("127.0.0.1", port)
+            await strangers.enter_async_context(stranger)
+            await stranger.send_all(b"\x16\3\1")
+        channel = await calling.channel(f"127.0.0.1:{port}")
+        with trio.fail_after(60):
+            while True:
+                with suppress(RefusedError):
+                    await channel.call(ECHO, StringValue(value="otter"), deadline_ms=60_000)
+                    break
 
 
 async def test_a_stranger_reaches_no_method(node: MakeNode) -> None:

@@ -48,9 +48,15 @@ STREAMS_MAX = 1_024
 """Calls under way on one connection.  Less makes the calls of a busy broker wait for each other;
 each may hold a request of its method's size."""
 
-CONNECTIONS_MAX = 1_000
-"""Connections of one server at once; those above it are closed.  A cluster has a few for each of
-its nodes; each costs some tens of KB."""
+CONNECTIONS_MAX = 5_000
+"""Connections of one server at once, for each of its addresses; those above it are closed.  A
+cluster has a few for each of its nodes; each costs 20 KB, 45 KB once it has been closed until the
+allocator gives it back.  Lower lets fewer idle connections of strangers keep nodes out."""
+
+HANDSHAKE_MS_MAX = 5_000
+"""How long a caller may take to show its certificate, or its first HTTP/2 frame.  gRPC's default
+is 120 s: idle connections of strangers, who come back, would keep a restarting node out.  Lower
+cuts off callers on busy machines, who call again."""
 
 GRPC_LOGGER = "grpc._cython.cygrpc"
 LOST_CALLER = "ExecuteBatchError raised in core by servicer method"
@@ -80,6 +86,7 @@ SERVER_OPTIONS = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.max_concurrent_streams", STREAMS_MAX),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
 )
 
 

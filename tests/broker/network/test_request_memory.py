@@ -325,6 +325,16 @@ def test_strangers_keep_nobody_who_has_logged_in_from_the_pool() -> None:
     assert honest.answered_at_ms == began_ms + STEP_MS
 
 
+def test_without_their_own_part_strangers_would_fill_the_pool() -> None:
+    # The bug that the test above is for, planted.
+    house = House()
+    house.memory.strangers = house.memory
+    for _ in range(STRANGER_COUNT):
+        house.stranger(HALF_A_TOKEN)
+    house.pass_time(2_000)
+    assert house.memory.is_used_up
+
+
 def test_logins_are_served_while_strangers_have_used_up_their_part() -> None:
     house = House()
     for _ in range(STRANGER_COUNT):
