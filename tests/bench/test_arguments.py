@@ -30,6 +30,7 @@ def without_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(topics, "make_topic", lambda load: None)
     monkeypatch.setattr(topics, "_delete", delete)
+    monkeypatch.setattr(commands, "_check_reached", lambda bootstrap: None)
 
 
 def parsed(*words: str) -> argparse.Namespace:

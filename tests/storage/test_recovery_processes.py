@@ -1,11 +1,15 @@
 """Worker processes recover logs as this process does; one that dies costs time alone."""
 
 import os
+import pickle
 import signal
+import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 import trio
@@ -127,3 +131,41 @@ async def test_what_a_recovery_fails_by_is_raised_here(tmp_path: Path) -> None:
             await worker.recover(task, lambda segments, size: None)
         (tmp_path / "partition.metadata").unlink()
         assert await worker.recover(task, lambda segments, size: None)
+
+
+STUCK_WORKER = """
+import pickle, sys, threading
+from ottla.storage import recovery_processes_driver as driver
+
+async def _outcome(task, frames):
+    driver._say(frames, (driver.PROGRESS, (1, 1)))
+    threading.Event().wait()
+
+driver._outcome = _outcome
+driver.main()
+"""
+
+
+def test_a_worker_ends_with_its_broker_also_after_its_last_report(tmp_path: Path) -> None:
+    task = RecoveryTask(
+        path=str(tmp_path),
+        config=LogConfig(),
+        topic_id=uuid4(),
+        recovery_point=Offset(0),
+        log_start_offset=Offset(0),
+        now_ms=0,
+    )
+    data = pickle.dumps(task)
+    with subprocess.Popen(
+        [sys.executable, "-c", STUCK_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(struct.pack(">I", len(data)) + data)
+        worker.stdin.flush()
+        assert worker.stdout.read(4)
+        worker.stdin.close()
+        try:
+            worker.wait(60)
+        finally:
+            worker.kill()

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ from ottla.model.settings.endpoints import parse_bootstrap
 
 HEALTHY = 0
 UNHEALTHY = 2
+CONNECT_TIMEOUT_S = 5.0
 LOADS = {"produce": produce, "consume": consume, "e2e": end_to_end}
 
 
@@ -63,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure and print the figures."""
     if arguments.what in MEASUREMENTS:
         return _measure_clusters(arguments)
+    if bootstrap := vars(arguments).get("bootstrap_server"):
+        _check_reached(bootstrap)
     if arguments.what in spark_commands.MEASUREMENTS:
         return spark_commands.run(arguments)
     own = OWN_RUNS.get(arguments.what)
@@ -223,6 +227,23 @@ def _measure_telemetry_beside(arguments: argparse.Namespace, seconds: float) -> 
 def _health_of_pushes(figures: dict[str, Any]) -> int:
     is_clean = not (figures["lost"] or figures["codes"].keys() - {"NONE"})
     return HEALTHY if is_clean else UNHEALTHY
+
+
+def _check_reached(bootstrap: str) -> None:
+    """Raise ConfigError if nothing listens there: clients would try for long, and log each try."""
+    try:
+        addresses = parse_bootstrap(bootstrap)
+    except ValueError:
+        raise ConfigError("--bootstrap-server", "must be host:port") from None
+    reasons = []
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            reasons.append(f"{host}:{port} ({error.strerror or error})")
+        else:
+            return
+    raise ConfigError("--bootstrap-server", f"no broker is reached at {', '.join(reasons)}")
 
 
 def _address(bootstrap: str) -> tuple[str, int]:

@@ -3,13 +3,18 @@
 Threads of one process take turns at it, so that two of them check as much as one.  A worker
 process recovers one whole log after another and closes each; this process then opens it as it opens
 any log that was closed cleanly.  What a worker does is what a start does that is killed and begins
-again.  A worker ends with its standard input: it never outlives this process for long.
+again.  A worker ends at once when its standard input does: the broker is gone, and the next one may
+already recover the same log.  PR_SET_PDEATHSIG would not do: the kernel sends it when the *thread*
+that started a process ends, and trio starts processes from threads that end once they are idle.
 """
 
+import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
@@ -114,11 +119,20 @@ async def open_recovery_worker() -> AsyncIterator[RecoveryWorker]:
 def main() -> None:
     """Recover what is asked for on standard input until that ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_input, daemon=True).start()
     tasks, frames = sys.stdin.buffer, sys.stdout.buffer
     while head := tasks.read(_LENGTH.size):
         task = pickle.loads(tasks.read(*_LENGTH.unpack(head)))
         assert isinstance(task, RecoveryTask)
         _say(frames, trio.run(_outcome, task, frames))
+
+
+def _end_with_input() -> None:
+    """Wait until nothing holds the other end of standard input, and end this process."""
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), 0)
+    poll.poll()
+    os._exit(0)
 
 
 async def _outcome(task: RecoveryTask, frames: BinaryIO) -> Frame:

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ottla.cli.cluster.cluster_file import is_alive, is_node
@@ -31,17 +32,23 @@ def run(arguments: argparse.Namespace) -> int:
     for role in ("brokers", "controllers"):
         pids = [node["pid"] for node in cluster[role] if is_node(node["pid"])]
         for pid in pids:
-            os.kill(pid, signal.SIGTERM)
-            os.kill(pid, signal.SIGCONT)  # one that is paused would not hear it
+            _send_signals(pid, signal.SIGTERM, signal.SIGCONT)  # a paused one would not hear it
         stopped += len(pids)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while any(map(is_alive, pids)) and time.monotonic() < deadline:
             time.sleep(0.02)
         for pid in filter(is_alive, pids):
-            os.kill(pid, signal.SIGKILL)
+            _send_signals(pid, signal.SIGKILL)
     _end_starter(cluster.get("pid"))
     say(f"stopped {counted(stopped, 'node')}" if stopped else "nothing was running")
     return 0
+
+
+def _send_signals(pid: int, *numbers: signal.Signals) -> None:
+    """Send signals to a process; one that has ended meanwhile is what was asked for."""
+    with suppress(ProcessLookupError):
+        for number in numbers:
+            os.kill(pid, number)
 
 
 def _end_starter(pid: object) -> None:
@@ -50,7 +57,7 @@ def _end_starter(pid: object) -> None:
         return
     for asks in (False, True):
         if asks and is_node(pid):
-            os.kill(pid, signal.SIGTERM)
+            _send_signals(pid, signal.SIGTERM)
         deadline = time.monotonic() + STARTER_TIMEOUT_S
         while is_alive(pid) and time.monotonic() < deadline:
             time.sleep(0.02)
