@@ -176,8 +176,8 @@ def test_a_topics_setting_follows_broker_and_cluster_and_tells_its_source(
         sources.append(found.source)
         assert [(s.value, s.source) for s in found.synonyms.values()] == [
             ("7", ConfigSource.DYNAMIC_TOPIC_CONFIG.value),
-            # librdkafka keys synonyms by name: the last of log.retention.ms is the default.
-            ("604800000", ConfigSource.DEFAULT_CONFIG.value),
+            # As in Kafka there is no default: log.retention.ms has none.
+            ("5000000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value),
         ]
     finally:
         cluster.ottla("config", "set", "--cluster", "--unset", "log.retention.ms")

@@ -163,3 +163,12 @@ def test_what_is_no_rate_of_connections_is_refused(cluster: Rehearsal, limit: fl
 
     assert code == ErrorCode.INVALID_REQUEST and message
     assert not cluster.image.client_quotas
+
+
+def test_an_entity_is_answered_as_kafka_sorts_its_parts() -> None:
+    cluster = Rehearsal()
+    asked = entry((("user", "anna"), ("client-id", "loader")), (RATE, 1.0))
+    reply = cluster.forward(AlterClientQuotasRequest(entries=[asked]))
+    assert isinstance(reply, AlterClientQuotasResponse)
+    (found,) = reply.entries
+    assert [part.entity_type for part in found.entity] == ["client-id", "user"]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from ottla.model.rates import (
     LOOKS_KEPT_MAX,
+    THROTTLE_MS_MAX,
     RateBetweenLooks,
     SampledRate,
     WindowShape,
@@ -126,6 +127,21 @@ def test_a_burst_is_paid_off_at_the_rate_of_its_quota() -> None:
 
     assert not bucket.is_exhausted
     assert bucket.throttle_ms == 0
+
+
+POSITIVE = st.floats(min_value=5e-324, allow_infinity=False, allow_nan=False)
+
+
+@given(limit=POSITIVE, value=POSITIVE)
+def test_a_throttle_fits_into_a_response_at_every_limit(limit: float, value: float) -> None:
+    """At 1 byte a second a few megabytes owe more than an int32 of milliseconds holds."""
+    bucket = TokenBucket(limit, 10_000, 0)
+    assert 0 <= bucket.spend(value, 0) <= THROTTLE_MS_MAX
+    assert 0 <= bucket.throttle_ms <= THROTTLE_MS_MAX
+    rate = SampledRate(WindowShape())
+    rate.record(min(value, 1e300), 0)
+    assert 0 <= rate.throttle_ms(limit, 0) <= THROTTLE_MS_MAX
+    assert throttle_ms(value, 0, 10_000) == THROTTLE_MS_MAX
 
 
 def test_no_more_is_saved_up_than_a_burst() -> None:

@@ -48,7 +48,7 @@ def alter_client_quotas(
                 error_message=None if message is None else explanations.of(message),
                 entity=[
                     EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                    for part in entry.entity
+                    for part in sorted(entry.entity, key=lambda part: part.entity_type)
                 ],
             )
         )

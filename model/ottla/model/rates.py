@@ -7,6 +7,12 @@ one that fills.  Seed 003, "the sampled Rate"; features QU12-QU14.
 from collections import deque
 from typing import NamedTuple
 
+from ottla.model.limits import INT32_MAX
+
+THROTTLE_MS_MAX = INT32_MAX
+"""The longest throttle, of 24 days.  Responses and nodes carry it as an int32, which a low limit
+exceeds with one large request; what is longer would fail to be encoded after the work was done."""
+
 LOOKS_KEPT_MAX = 60
 """Looks at a counter that are kept for the span of its rate, at some 150 bytes each."""
 
@@ -154,4 +160,9 @@ def throttle_ms(rate: float, bound: float, measured_ms: int) -> int:
     """
     if rate <= bound:
         return 0
-    return round((rate - bound) / bound * measured_ms)
+    return whole_ms((rate - bound) / bound * measured_ms if bound > 0 else float("inf"))
+
+
+def whole_ms(delay_ms: float) -> int:
+    """Return a delay as responses carry it: rounded, and at most `THROTTLE_MS_MAX`."""
+    return round(min(delay_ms, THROTTLE_MS_MAX))

@@ -5,6 +5,8 @@ off at the rate of the quota, while in a sampled rate it would count until its w
 Seed 003, "the token bucket"; features QU15.
 """
 
+from ottla.model.rates import whole_ms
+
 
 class TokenBucket:
     """Tokens left of a quota of `per_second`; at most those that `burst_ms` bring in."""
@@ -49,7 +51,7 @@ class TokenBucket:
         burst = self._burst_s * rate
         tokens = (burst if tokens > burst else tokens) - value
         self.tokens = tokens = burst if tokens > burst else tokens
-        return round(-tokens / rate * 1_000) if tokens < 0 else 0
+        return whole_ms(-tokens / rate * 1_000) if tokens < 0 else 0
 
     def tokens_at(self, now_ms: int) -> float:
         """Return what the bucket has at a time, and leave it as it is."""
@@ -69,4 +71,4 @@ class TokenBucket:
     @property
     def throttle_ms(self) -> int:
         """The time until the debt is paid off."""
-        return round(-self.tokens / self.per_second * 1_000) if self.tokens < 0 else 0
+        return whole_ms(-self.tokens / self.per_second * 1_000) if self.tokens < 0 else 0

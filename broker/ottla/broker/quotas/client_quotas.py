@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from ottla.model.quota_limits import Limits, Match
-from ottla.model.rates import SampledRate, WindowShape
+from ottla.model.rates import SampledRate, WindowShape, whole_ms
 from ottla.model.token_bucket import TokenBucket
 
 IDLE_MS_MAX = 3_600_000
@@ -147,7 +147,8 @@ class ClientQuotas:
         if value > bucket.tokens - 1:
             if is_certain:
                 return UNDECIDED
-            missing_ms = round((min(value, bucket.burst) - bucket.tokens) / match.limit * 1_000)
+            missing = min(value, bucket.burst) - bucket.tokens
+            missing_ms = whole_ms(missing / match.limit * 1_000)
             if missing_ms > 0:
                 self._throttle(match, usage, missing_ms, now_ms)
                 return Offer(False, missing_ms)

@@ -80,7 +80,7 @@ class RequestCharge:
         """Return the most bytes that a fetch may be given: more is throttled for certain."""
         quotas = self._quotas
         most = quotas.fetch.most_at_once(self._user, self._client_id, quotas.now_ms())
-        return bytes_max if most is None else max(1, min(bytes_max, int(most)))
+        return bytes_max if most is None else max(1, int(min(bytes_max, most)))
 
     def may_give(self, byte_count: int, slot: ResponseSlot) -> bool:
         """Charge a fetch for its records; return whether it is to be given them.
