@@ -82,7 +82,7 @@ async def ask(
     host, _, port = cluster.bootstrap.split(",")[0].rpartition(":")
     key = type(request).API_KEY
     header = encode_request_header(key, version, 1, client_id)
-    sent = b"".join(bytes(chunk) for chunk in frame([header + encode(request, version)]))
+    sent = b"".join(frame([header + encode(request, version)]))  # type: ignore[arg-type]
     with trio.fail_after(ANSWER_WITHIN_S):
         async with await trio.open_tcp_stream(host, int(port)) as stream:
             await stream.send_all(sent)
@@ -98,7 +98,7 @@ async def ask(
 def codes_in(answer: Any) -> Iterator[int]:
     """Yield every error code of an answer."""
     for name in getattr(answer, "__slots__", ()):
-        value = getattr(answer, name, None)
+        value: Any = getattr(answer, name, None)
         if name == "error_code" or name == "topic_config_error_code":
             yield value
         elif isinstance(value, list):
