@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,16 @@ async def test_a_directory_in_use_is_named(tmp_path: Path) -> None:
     async with open_controller(tmp_path / "c") as voters, open_first(tmp_path / "b", voters):
         with pytest.raises(ConfigError, match=r"log\.dirs: .*/b is in use by another process"):
             await run(settings(tmp_path / "b", voters))
+
+
+async def test_a_second_name_of_a_directory_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    async with open_controller(tmp_path / "c") as voters:
+        config = settings(tmp_path / "b", voters)
+        directories = (str(tmp_path / "b"), str(tmp_path / "link"))
+        with pytest.raises(ConfigError, match=r"log\.dirs: .*/link is the same directory as .*/b;"):
+            await run(replace(config, log_dirs=directories))
 
 
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:

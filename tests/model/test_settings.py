@@ -359,3 +359,9 @@ def test_a_state_topic_is_given_no_segments_that_a_topic_may_not_have(key: str) 
     load_broker_config({**MINIMAL, key: str(int(smallest))})
     with pytest.raises(ConfigError, match=key):
         load_broker_config({**MINIMAL, key: str(int(smallest) - 1)})
+
+
+@pytest.mark.parametrize("second", ["/d1", "/d1/", "/d2/../d1", "/d1/./"])
+def test_a_log_directory_that_is_named_twice_is_refused(second: str) -> None:
+    with pytest.raises(ConfigError, match=r"log\.dirs: names .*; name each directory once"):
+        BrokerConfig(node_id=NodeId(1), log_dirs=("/d1", second))

@@ -1,7 +1,8 @@
 """The settings of one broker process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from posixpath import normpath
 from typing import Any
 
 from ottla.model.errors import ConfigError
@@ -424,6 +425,7 @@ class BrokerConfig:
                 f"is {self.node_id}, which is a controller's in controller.quorum.voters; "
                 "give this broker a number of its own",
             )
+        _check_distinct(self.log_dirs)
         check_cordoned(self.cordoned_log_dirs, self.log_dirs)
         for lower, upper in ORDERED:
             known = definitions(BrokerConfig)
@@ -452,6 +454,17 @@ class BrokerConfig:
     def metadata_directory(self) -> str:
         """The directory that holds the metadata log."""
         return self.metadata_log_dir or self.log_dirs[0]
+
+
+def _check_distinct(log_dirs: Sequence[str]) -> None:
+    """Raise ConfigError if two paths of `log.dirs` are spellings of one path, as Kafka does."""
+    known: dict[str, str] = {}
+    for path in log_dirs:
+        other = known.get(normpath(path))
+        if other is not None:
+            twice = "twice" if other == path else f"and {other}, which is the same directory"
+            raise ConfigError("log.dirs", f"names {path} {twice}; name each directory once")
+        known[normpath(path)] = path
 
 
 def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]]:
