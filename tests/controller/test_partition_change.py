@@ -52,6 +52,7 @@ def after(
     *,
     uncleanly_stopped: Collection[NodeId] = (),
     lost: Collection[NodeId] = (),
+    recovery_state: RecoveryState | None = None,
     election: Election = Election.IF_NEEDED,
 ) -> PartitionState:
     record = change_partition(
@@ -61,6 +62,7 @@ def after(
         isr=isr,
         uncleanly_stopped=uncleanly_stopped,
         lost=lost,
+        recovery_state=recovery_state,
         election=election,
     )
     return state if record is None else topics_fold.merge(state, record.partition_change)
@@ -126,6 +128,17 @@ def test_the_last_known_leader_leads_when_nobody_is_eligible() -> None:
 
     assert (state.leader, state.isr, state.last_known_elr) == (TWO, (TWO,), ())
     assert state.recovery_state is RecoveryState.RECOVERING
+
+
+def test_the_epoch_of_the_last_unclean_election_is_remembered() -> None:
+    down = partition(isr=(), elr=(), last_known_elr=(TWO,), leader=NO_NODE)
+
+    led = after(down, rules(TWO, THREE))
+    assert led.unclean_leader_epoch == led.leader_epoch > down.unclean_leader_epoch == 0
+
+    recovered = after(led, rules(*ALL), recovery_state=RecoveryState.RECOVERED)
+    moved = after(after(recovered, rules(*ALL), (TWO, THREE)), rules(THREE), (THREE,))
+    assert moved.leader_epoch > moved.unclean_leader_epoch == led.unclean_leader_epoch
 
 
 def test_unclean_elections_take_whoever_lives_where_they_are_allowed() -> None:
@@ -229,6 +242,24 @@ def test_without_elr_a_lost_replica_leaves_an_empty_isr() -> None:
     assert (state.leader, state.isr) == (NO_NODE, ())
     assert after(state, rules(*ALL, elr=False)) == state
     assert after(state, rules(ONE, elr=False), election=Election.UNCLEAN).isr == (ONE,)
+
+
+def test_an_unclean_election_takes_a_lost_replica_last() -> None:
+    down = partition(isr=(), elr=(ONE,), leader=NO_NODE)
+    state = after(down, rules(), (), lost=(ONE,))
+    assert state.lost == (ONE,)
+
+    assert after(state, rules(*ALL), election=Election.UNCLEAN).leader == TWO
+    assert after(state, rules(*ALL, unclean=True)).leader == TWO
+    led = after(state, rules(ONE, unclean=True))
+    assert (led.leader, led.isr, led.lost) == (ONE, (ONE,), ())
+
+
+def test_a_lost_replica_is_whole_again_when_it_joins_the_isr() -> None:
+    state = after(partition(), rules(TWO, THREE), (TWO, THREE), lost=(ONE,))
+    assert (state.leader, state.lost) == (TWO, (ONE,))
+
+    assert after(state, rules(*ALL), (TWO, THREE, ONE)).lost == ()
 
 
 Step = tuple[str, NodeId]

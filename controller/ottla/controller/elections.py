@@ -126,14 +126,12 @@ def replicas_lost(
     """Yield the changes after which replicas of a broker are filled again before they count.
 
     Their logs hold less than they did: they leave ISR and ELR, and are not the last known leader.
-    A replica that the broker does not have, or that counts nowhere, changes nothing.
+    They are the last to be elected uncleanly.  A replica that is not the broker's changes nothing.
     """
     rules = TopicRules(image, config, leaving=(broker,))
     for partition in lost:
         state = image.partition(partition)
         if state is None or broker not in state.replicas:
-            continue
-        if broker not in (*state.isr, *state.elr, *state.last_known_elr):
             continue
         record = change_partition(
             partition,

@@ -149,6 +149,7 @@ def change_partition(
         # And when one of them comes back and leads, it waits for none that is still away.
         target_isr = tuple(one for one in target_isr if rules.can_lead(one))
     last_known = _last_known(state, rules, target_isr, leader, lost)
+    known_lost = {*state.lost, *lost}.difference(target_isr)
     return _record(
         partition,
         old,
@@ -162,6 +163,7 @@ def change_partition(
             last_known_elr=last_known,
             leader=leader,
             recovery_state=target_recovery,
+            lost=tuple(one for one in state.replicas if one in known_lost),
         ),
     )
 
@@ -186,7 +188,7 @@ def elect(
     if len(last_known) == 1 and rules.can_lead(last_known[0]):
         return Elected(last_known[0], is_unclean=True)
     if rules.allows_unclean or election is Election.UNCLEAN:
-        for replica in state.replicas:
+        for replica in sorted(state.replicas, key=lambda one: one in state.lost):
             if rules.can_lead(replica):
                 return Elected(replica, is_unclean=True)
     return Elected(NO_NODE)
@@ -242,6 +244,7 @@ CHANGEABLE = (
     "elr",
     "last_known_elr",
     "recovery_state",
+    "lost",
 )
 
 

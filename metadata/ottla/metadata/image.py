@@ -112,6 +112,11 @@ class PartitionState:
     adding: tuple[NodeId, ...] = ()
     removing: tuple[NodeId, ...] = ()
     recovery_state: RecoveryState = RecoveryState.RECOVERED
+    unclean_leader_epoch: Epoch = FIRST_EPOCH
+    """That of the last leader that may have lacked committed records: logs that end in an earlier
+    epoch may be cut below their high watermark.  The first epoch is never one."""
+    lost: tuple[NodeId, ...] = ()
+    """Replicas whose disks lost records, until they are in sync again: the last to be elected."""
 
     @property
     def preferred_leader(self) -> NodeId:

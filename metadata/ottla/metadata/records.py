@@ -132,6 +132,8 @@ def partition_record(topic_id: UUID, partition_id: int, state: PartitionState) -
             leader_recovery_state=pb.LeaderRecoveryState.Name(state.recovery_state),
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,
+            unclean_leader_epoch=state.unclean_leader_epoch,
+            lost_replicas=state.lost,
         )
     )
 
@@ -148,6 +150,7 @@ def partition_change_record(
     recovery_state: RecoveryState | None = None,
     elr: Sequence[NodeId] | None = None,
     last_known_elr: Sequence[NodeId] | None = None,
+    lost: Sequence[NodeId] | None = None,
     directories: Iterable[UUID] | None = None,
 ) -> Record:
     """Record a change of a partition; None leaves a part as it is.
@@ -168,6 +171,7 @@ def partition_change_record(
             ),
             eligible_leader_replicas=_node_ids(elr),
             last_known_elr=_node_ids(last_known_elr),
+            lost_replicas=_node_ids(lost),
             directories=_uuids(directories),
         )
     )

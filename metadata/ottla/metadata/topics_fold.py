@@ -173,6 +173,8 @@ class TopicsFold:
             adding=_node_ids(record.adding_replicas),
             removing=_node_ids(record.removing_replicas),
             recovery_state=_recovery_state(record.leader_recovery_state),
+            unclean_leader_epoch=Epoch(record.unclean_leader_epoch),
+            lost=_node_ids(record.lost_replicas),
         )
 
 
@@ -200,6 +202,13 @@ def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
     """Return the partition after the change: what the record leaves out stays."""
     has = record.HasField
     leads = has("leader")
+    leader_epoch = Epoch(old.leader_epoch + 1) if leads else old.leader_epoch
+    recovery_state = (
+        _recovery_state(record.leader_recovery_state)
+        if has("leader_recovery_state")
+        else old.recovery_state
+    )
+    is_unclean = leads and record.leader >= 0 and recovery_state is RecoveryState.RECOVERING
     return PartitionState(
         replicas=_node_ids(record.replicas.ids) if has("replicas") else old.replicas,
         directories=(
@@ -217,17 +226,15 @@ def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
             _node_ids(record.last_known_elr.ids) if has("last_known_elr") else old.last_known_elr
         ),
         leader=NodeId(record.leader) if leads else old.leader,
-        leader_epoch=Epoch(old.leader_epoch + 1) if leads else old.leader_epoch,
+        leader_epoch=leader_epoch,
         partition_epoch=old.partition_epoch + 1,
         adding=_node_ids(record.adding_replicas.ids) if has("adding_replicas") else old.adding,
         removing=(
             _node_ids(record.removing_replicas.ids) if has("removing_replicas") else old.removing
         ),
-        recovery_state=(
-            _recovery_state(record.leader_recovery_state)
-            if has("leader_recovery_state")
-            else old.recovery_state
-        ),
+        recovery_state=recovery_state,
+        unclean_leader_epoch=leader_epoch if is_unclean else old.unclean_leader_epoch,
+        lost=_node_ids(record.lost_replicas.ids) if has("lost_replicas") else old.lost,
     )
 
 

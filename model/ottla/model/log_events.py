@@ -26,6 +26,7 @@ EVENTS: Mapping[str, str] = {
     "broker.stopping": "A broker asked for a controlled shutdown.",
     "partition.leaders": "Leaders of partitions changed; one line for each applied image.",
     "partition.isr": "In-sync replicas changed; one line for each applied image.",
+    "replica.truncated": "A follower cut its log to its leader's; ERROR if records were committed.",
     "directory.failed": "A log directory is offline after an error of its disk.",
     "throttle.changed": "A limit of replication of a broker was set, changed or removed.",
     "client.throttled": "A client exceeds a quota; at most one line a minute, client and quota.",

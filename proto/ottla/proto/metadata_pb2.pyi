@@ -139,7 +139,7 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class Partition(_message.Message):
-    __slots__ = ("topic_id", "partition_id", "replicas", "directories", "isr", "eligible_leader_replicas", "last_known_elr", "adding_replicas", "removing_replicas", "leader", "leader_recovery_state", "leader_epoch", "partition_epoch")
+    __slots__ = ("topic_id", "partition_id", "replicas", "directories", "isr", "eligible_leader_replicas", "last_known_elr", "adding_replicas", "removing_replicas", "leader", "leader_recovery_state", "leader_epoch", "partition_epoch", "unclean_leader_epoch", "lost_replicas")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +153,8 @@ class Partition(_message.Message):
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    UNCLEAN_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOST_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
@@ -166,10 +168,12 @@ class Partition(_message.Message):
     leader_recovery_state: LeaderRecoveryState
     leader_epoch: int
     partition_epoch: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., directories: _Optional[_Iterable[bytes]] = ..., isr: _Optional[_Iterable[int]] = ..., eligible_leader_replicas: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ...) -> None: ...
+    unclean_leader_epoch: int
+    lost_replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., directories: _Optional[_Iterable[bytes]] = ..., isr: _Optional[_Iterable[int]] = ..., eligible_leader_replicas: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., unclean_leader_epoch: _Optional[int] = ..., lost_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PartitionChange(_message.Message):
-    __slots__ = ("topic_id", "partition_id", "isr", "leader", "replicas", "removing_replicas", "adding_replicas", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr", "directories")
+    __slots__ = ("topic_id", "partition_id", "isr", "leader", "replicas", "removing_replicas", "adding_replicas", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr", "directories", "lost_replicas")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     ISR_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +185,7 @@ class PartitionChange(_message.Message):
     ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     LAST_KNOWN_ELR_FIELD_NUMBER: _ClassVar[int]
     DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    LOST_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition_id: int
     isr: NodeIds
@@ -192,7 +197,8 @@ class PartitionChange(_message.Message):
     eligible_leader_replicas: NodeIds
     last_known_elr: NodeIds
     directories: Uuids
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., isr: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., removing_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., adding_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., eligible_leader_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., last_known_elr: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., directories: _Optional[_Union[Uuids, _Mapping[str, object]]] = ...) -> None: ...
+    lost_replicas: NodeIds
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., isr: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., removing_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., adding_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., eligible_leader_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., last_known_elr: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., directories: _Optional[_Union[Uuids, _Mapping[str, object]]] = ..., lost_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ...) -> None: ...
 
 class NodeIds(_message.Message):
     __slots__ = ("ids",)

@@ -1,13 +1,20 @@
 """What a duty does to a followed log, and what becomes of its partition."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.broker.replicas.follower_duties import DiskDuty, carry_out
-from ottla.broker.replicas.follower_fetch import BeginAnew, Flush, RaiseStart, Truncate
+from ottla.broker.replicas.follower_fetch import (
+    BeginAnew,
+    Flush,
+    LeaderLacksRecordsError,
+    RaiseStart,
+    Truncate,
+)
 from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError
-from ottla.model.ids import Offset
+from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.run_now import run_now
 from ottla.model.unexpected_errors import UnexpectedErrors
 
@@ -27,6 +34,10 @@ class NotedLog:
     """A log that notes what is done to it; it may fail."""
 
     log_start_offset = Offset(10)
+    high_watermark = Offset(5)
+    end_offset = Offset(300)
+    last_epoch = Epoch(4)
+    directory = "/data/t-0"
 
     def __init__(self, error: Exception | None = None) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -54,10 +65,18 @@ class Followed:
     """A partition that is followed."""
 
     name = "t-0"
+    leader_epoch = Epoch(5)
+
+    def __init__(self, unclean_leader_epoch: int = 0) -> None:
+        self.partition = SimpleNamespace(
+            topic="t", unclean_leader_epoch=Epoch(unclean_leader_epoch)
+        )
 
 
 class NotedCore:
     """A core that notes what it is told of a partition."""
+
+    leader_id = NodeId(1)
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
@@ -69,10 +88,12 @@ class NotedCore:
         self.told.append(("set aside", error, now_ms))
 
 
-def carried_out(duty: DiskDuty, log: NotedLog) -> tuple[list[Any], dict[str, int]]:
+def carried_out(
+    duty: DiskDuty, log: NotedLog, *, unclean_leader_epoch: int = 0
+) -> tuple[list[Any], dict[str, int]]:
     """Carry out a duty; return what the core was told and the unexpected errors."""
     core: Any = NotedCore()
-    followed: Any = Followed()
+    followed: Any = Followed(unclean_leader_epoch)
     any_log: Any = log
     errors = UnexpectedErrors()
     run_now(carry_out(core, followed, any_log, duty, clock=StandingClock(), errors=errors))
@@ -104,6 +125,39 @@ def test_a_partition_whose_log_refuses_is_set_aside(error: OttlaError) -> None:
     told, counts = carried_out(Flush(), NotedLog(error))
     assert told == [("set aside", error, NOW_MS)]
     assert counts == {}
+
+
+@pytest.mark.parametrize("duty", [Truncate(Offset(4)), BeginAnew(Offset(0))])
+def test_committed_records_are_not_dropped_for_a_leader_that_was_elected_cleanly(
+    duty: DiskDuty,
+) -> None:
+    log = NotedLog()
+    ((what, error, _),), counts = carried_out(duty, log)
+
+    assert (what, type(error), log.calls, counts) == ("set aside", LeaderLacksRecordsError, [], {})
+    assert "high watermark is 5" in error.message
+    assert "ottla topic elect --unclean t" in error.message
+
+
+@pytest.mark.parametrize("duty", [Truncate(Offset(4)), BeginAnew(Offset(0))])
+def test_committed_records_are_dropped_after_an_unclean_election_with_an_error_in_the_log(
+    duty: DiskDuty, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = NotedLog()
+
+    told, _ = carried_out(duty, log, unclean_leader_epoch=5)
+
+    assert told == [("done",)]
+    assert len(log.calls) == 1
+    (record,) = [one for one in caplog.records if one.name == "ottla.broker.replicas"]
+    assert record.levelname == "ERROR"
+    assert "high watermark 5" in record.getMessage()
+
+
+def test_a_log_that_agrees_with_the_last_unclean_election_is_not_cut_either() -> None:
+    told, _ = carried_out(Truncate(Offset(4)), NotedLog(), unclean_leader_epoch=4)
+
+    assert told[0][0] == "set aside"
 
 
 def test_a_bug_in_a_duty_sets_its_partition_aside_and_is_counted() -> None:

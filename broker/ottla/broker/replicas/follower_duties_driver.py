@@ -6,24 +6,15 @@ for until it is done, and all others are.  A log that is being changed is change
 when its partition is left meanwhile; who leaves it can wait for that.
 """
 
-import logging
 from collections.abc import Callable
 
 import trio
 
 from ottla.broker.replicas.follower_duties import DiskDuty, carry_out
-from ottla.broker.replicas.follower_fetch import (
-    BeginAnew,
-    Flush,
-    Followed,
-    FollowerFetch,
-    Truncate,
-)
+from ottla.broker.replicas.follower_fetch import Flush, Followed, FollowerFetch
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log import Log
-
-logger = logging.getLogger("ottla.broker.replicas")
 
 PATIENCE_MS = 500
 """How long partitions wait for another one's duty.  Lower has partitions of a slow disk asked for
@@ -87,7 +78,6 @@ class FollowerDuties:
 
     async def _perform(self, followed: Followed, log: Log, duty: DiskDuty) -> None:
         try:
-            self._report(followed, log, duty)
             # A change that has begun is ended, also when its partition is left.
             with trio.CancelScope(shield=not isinstance(duty, Flush)):
                 await carry_out(
@@ -101,21 +91,3 @@ class FollowerDuties:
             has_ended.set()
             if is_late:
                 self._on_late()
-
-    def _report(self, followed: Followed, log: Log, duty: DiskDuty) -> None:
-        if isinstance(duty, Truncate):
-            said = logger.warning if duty.offset < log.high_watermark else logger.info
-            said(
-                "%r is cut back from %s to %s, high watermark %s: there it parts from broker %s",
-                followed.partition,
-                log.end_offset,
-                duty.offset,
-                log.high_watermark,
-                self._core.leader_id,
-            )
-        elif isinstance(duty, BeginAnew):
-            logger.warning(
-                "%r begins again at %s, where the leader's log begins",
-                followed.partition,
-                duty.offset,
-            )

@@ -57,6 +57,10 @@ PASSING = frozenset(
 """Refusals while one side has newer metadata than the other; no fault of anybody's."""
 
 
+class LeaderLacksRecordsError(RefusedError):
+    """A leader that was elected cleanly lacks records that are committed in our log."""
+
+
 class Truncate(NamedTuple):
     """Cut the log back: from `offset` on the leader has something else."""
 
@@ -360,9 +364,10 @@ class FollowerFetch:
         longest_ms = self._config.replica_fetch_backoff_ms if is_passing else SET_ASIDE_MS_MAX
         if not is_passing:
             if followed.problem != str(error):
-                logger.warning(
-                    "%s does not follow broker %s: %s", followed.name, self.leader_id, error
-                )
+                is_loss = isinstance(error, LeaderLacksRecordsError)
+                level = logging.ERROR if is_loss else logging.WARNING
+                text = "%s does not follow broker %s: %s"
+                logger.log(level, text, followed.name, self.leader_id, error)
             followed.problem = str(error)
         followed.backoff_ms = min(max(BACKOFF_MS_FIRST, 2 * followed.backoff_ms), longest_ms)
         followed.retry_at_ms = now_ms + followed.backoff_ms

@@ -23,7 +23,7 @@ from ottla.broker.replicas.follower import FollowerProgress
 from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH, IsrChange
 from ottla.broker.replicas.partition_port import PartitionPort, WakeKey
 from ottla.broker.replicas.topic_traffic import TopicTraffic
-from ottla.metadata.image import PartitionState, RecoveryState
+from ottla.metadata.image import FIRST_EPOCH, PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS
@@ -52,7 +52,7 @@ class Partition:
         "is_removed", "isr", "key", "lag_ms_max", "leader_epoch",
         "leader_epoch_start_offset", "leader_id", "local_id", "log", "min_isr_count",
         "partition_epoch", "pending_change", "replicas", "storage_failure", "topic",
-        "topic_id", "traffic",
+        "topic_id", "traffic", "unclean_leader_epoch",
     )  # fmt: skip
 
     def __init__(
@@ -99,12 +99,12 @@ class Partition:
         self.partition_epoch = -1
         self.replicas: tuple[NodeId, ...] = ()
         self.is_reassigning = False
-        """Whether its replicas move to other brokers."""
         self.isr: frozenset[NodeId] = frozenset()
         self.pending_change: IsrChange | None = None
         """What the controller has been asked for, until it is known what became of it."""
         self.is_recovering = False
         """Elected without all that was committed, and the controller not told yet to go on."""
+        self.unclean_leader_epoch = FIRST_EPOCH
         self.min_isr_count = 1
         self.is_flush_awaited = False
         self.followers: dict[NodeId, FollowerProgress] = {}
@@ -334,6 +334,7 @@ class Partition:
         self.isr = frozenset(state.isr)
         self.is_reassigning = bool(state.adding or state.removing)
         self.is_recovering = state.recovery_state is RecoveryState.RECOVERING
+        self.unclean_leader_epoch = state.unclean_leader_epoch
         self._apply_config(config)
         if self.leader_id != self.local_id or self.log is None:
             self.is_leader = False
@@ -563,10 +564,10 @@ class Partition:
     ) -> None:
         """Take in the state in which the controller left us.
 
-        It is in force at once, before the metadata brings it (KIP-497), but for whoever left: the
-        controller counts in-sync replicas by the min.insync.replicas of now, and keeps those that
-        leave eligible below it, while ours may be an older, lower one.  An answer that metadata has
-        overtaken, or that speaks of another leader's epoch, changes nothing.
+        It is in force before the metadata brings it (KIP-497), but for whoever left: the controller
+        counts in-sync replicas by the min.insync.replicas of now, and keeps those that leave
+        eligible below it, while ours may be older and lower.  An answer that metadata has overtaken
+        or that speaks of another leader's epoch changes nothing.
         """
         if self.pending_change is not change or leader_epoch != self.leader_epoch:
             return
