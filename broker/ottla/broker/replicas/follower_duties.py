@@ -12,6 +12,7 @@ partition is not followed until its operator decides.  After an unclean election
 import logging
 
 from ottla.broker.replicas.follower_fetch import (
+    LEADER_LACKS_RECORDS,
     BeginAnew,
     Flush,
     Followed,
@@ -75,7 +76,7 @@ def _check(core: FollowerFetch, followed: Followed, log: Log, duty: DiskDuty) ->
     if contradiction_of(followed, log, duty) is not None:
         raise LeaderLacksRecordsError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"the leader lacks committed records: this replica's high watermark is "
+            f"{LEADER_LACKS_RECORDS}: this replica's high watermark is "
             f"{log.high_watermark}, and broker {leader} has the same records up to "
             f"{min(duty.offset, log.high_watermark)} only, in epoch {followed.leader_epoch}; they "
             f"are not dropped. To keep them, stop broker {leader} and run 'ottla topic elect "

@@ -57,6 +57,9 @@ PASSING = frozenset(
 """Refusals while one side has newer metadata than the other; no fault of anybody's."""
 
 
+LEADER_LACKS_RECORDS = "the leader lacks committed records"
+
+
 class LeaderLacksRecordsError(RefusedError):
     """A leader that was elected cleanly lacks records that are committed in our log."""
 

@@ -121,6 +121,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "replication-forged": (
             "ottla.jepsen.world.walk.replication_forgeries:ForgedReplicationWalk"
         ),
+        "replication-losses": "ottla.jepsen.world.walk.replication_losses:LossReplicationWalk",
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",
         "log-failing": "ottla.jepsen.world.walk.log_walk:FailingLogWalk",

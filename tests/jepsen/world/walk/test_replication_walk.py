@@ -5,10 +5,12 @@ from typing import Any
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.replication_forgeries import ForgedReplicationWalk
+from ottla.jepsen.world.walk.replication_losses import LossReplicationWalk
 from ottla.jepsen.world.walk.replication_walk import ReplicationWalk
 
 SCHEDULE_COUNT = 300
 FORGED_SCHEDULE_COUNT = 100
+LOSS_SCHEDULE_COUNT = 150
 JOB = Job(engine="walk", subject="replication", budget=ReplicationWalk.budget)
 
 
@@ -42,3 +44,14 @@ def test_no_lie_about_followers_breaks_an_invariant(explored: Any) -> None:
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.missed(ForgedReplicationWalk.required) == []
+
+
+def test_no_lost_replica_is_elected_in_any_order_of_restarts(explored: Any) -> None:
+    job = Job(engine="walk", subject=LossReplicationWalk.subject, budget=ReplicationWalk.budget)
+
+    tally = run_batch(job, 0, LOSS_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(LossReplicationWalk.required) == []
+    assert tally.figures["losses"] > LOSS_SCHEDULE_COUNT

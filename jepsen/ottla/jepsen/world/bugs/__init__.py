@@ -9,6 +9,7 @@ metadata_log_bugs.py  of its log on disk
 replication_bugs.py   of partitions, followers and idempotent producers
 controller_bugs.py    of elections, ELR, ISR changes, reassignments and brokers' lives
 storage_bugs.py       of a partition's log
+loss_bugs.py          of replicas whose disks lost records
 group_bugs.py         of groups
 cleaner_bugs.py       of compaction
 transaction_bugs.py   of transactions: coordinators, markers, readers, offsets

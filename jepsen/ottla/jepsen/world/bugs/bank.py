@@ -12,6 +12,7 @@ DOMAINS: tuple[str, ...] = (
     "whole_bugs",
     "trouble_bugs",
     "replication_bugs",
+    "loss_bugs",
     "controller_bugs",
     "storage_bugs",
     "group_bugs",

@@ -323,6 +323,10 @@ class BrokerMachine:
         """And has not told the controller yet, by an unclean registration."""
         self.is_behind = False
         """Since it lost the tail of its log, until it is in sync again."""
+        self.lost: set[int] = set()
+        """Partitions whose replicas its disk lost records of, until they are in sync again."""
+        self.is_loss_named = True
+        """Whether the controller has heard of all of these, by a registration."""
 
     offline: Mapping[TopicPartition, str] = MappingProxyType({})
     losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})

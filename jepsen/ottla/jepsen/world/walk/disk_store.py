@@ -133,6 +133,25 @@ class DiskStore:
         if held is not None:
             held.log.abandon()
 
+    def lose(self, index: int, rng: Rng, *, is_all: bool) -> bool:
+        """Let a disk hold less of a replica than its checkpoints say; return whether it does now.
+
+        All is gone, or what lies above an offset below the checkpoints; less is a torn tail.
+        """
+        held = self._held.get(index)
+        if held is None:
+            return False
+        log = held.log
+        promised = max(log.high_watermark, min(held.recovery_point, log.end_offset))
+        if promised <= log.log_start_offset:
+            return False
+        if is_all:
+            self.delete(index)
+        else:
+            left_count = rng.below(promised - log.log_start_offset)
+            run_now(log.truncate_to(Offset(log.log_start_offset + left_count)))
+        return True
+
     def indexes(self) -> list[int]:
         """Return the partitions it has logs of."""
         return sorted(self._held)

@@ -155,6 +155,11 @@ class ReplicationCluster:
         """Whether a machine lost what it had not flushed: nothing else may fail then."""
         return any(machine.is_behind for machine in self.machines)
 
+    @property
+    def is_one_lossy(self) -> bool:
+        """Whether a disk holds less than was promised: the others' copies may be the last."""
+        return any(machine.lost for machine in self.machines)
+
     def leaders(self) -> list[Partition]:
         """Return all partitions of running brokers that believe to lead them."""
         return [
@@ -183,19 +188,22 @@ class ReplicationCluster:
         """Register a new process of a machine and start it."""
         controller = self.controller
         is_clean = machine.clean_epoch == controller.image.brokers[machine.id].epoch
+        is_whole = is_clean and not machine.lost
         controller.sessions.forget(machine.id)
         try:
             epoch = controller.register(
                 machine.id,
                 incarnation=machine.life_count + 1,
                 previous_epoch=machine.clean_epoch,
+                lost=[self.keys[index] for index in sorted(machine.lost)],
             )
         except RefusedError:
             # Whether it is registered or not: it comes as somebody else next time.
             machine.life_count += 1
-            self._judge_states(None if is_clean else machine.id)
+            self._judge_states(None if is_whole else machine.id)
             return
-        self._judge_states(None if is_clean else machine.id)
+        self._judge_states(None if is_whole else machine.id)
+        machine.is_loss_named = True
         if is_clean:
             self.rare.sometimes("a broker starts cleanly")
         # It leads or follows nothing before it has seen its own registration.
@@ -307,17 +315,24 @@ class ReplicationCluster:
                     partition = life.partitions.get(index)
                     if partition is not None and partition.is_leader:
                         leading.append((life, partition, held))
+            for machine in self.machines:
+                if index in machine.lost and not machine.is_loss_named:
+                    del held_by[machine.id]
             for life, partition, held in leading:
                 self.figures["commits"] += judge.check_leader(
                     life.machine.id, partition, held, state, held_by, life.table.image
                 )
             for machine in self.machines:
                 if machine.has_lost_tail:
-                    del held_by[machine.id]
+                    held_by.pop(machine.id, None)
             judge.check_candidates(index, state, held_by)
         for machine in self.machines:
+            if machine.lost and machine.is_loss_named:
+                machine.lost -= {
+                    index for index in machine.lost if machine.id in self.state(index).isr
+                }
             if machine.is_behind and not machine.has_lost_tail:
-                machine.is_behind = not self._is_in_sync(machine)
+                machine.is_behind = bool(machine.lost) or not self._is_in_sync(machine)
 
     def everybody(self, index: int) -> Iterator[Held | None]:
         """Yield what each machine holds of a partition."""

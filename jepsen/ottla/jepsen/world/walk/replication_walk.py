@@ -311,6 +311,8 @@ class WalkedCluster(TalkingCluster):
             self._cut_power_of(machine)
 
     def _cut_power_of(self, machine: BrokerMachine) -> None:
+        if self.is_one_lossy:
+            return
         if self.shape.is_flush_demanded:
             self.end_life(machine, is_power_cut=True)
         elif self.may_lose(machine):
@@ -320,7 +322,7 @@ class WalkedCluster(TalkingCluster):
 
     def _black_out(self) -> None:
         """Cut everybody's power."""
-        if not self.shape.is_flush_demanded:
+        if not self.shape.is_flush_demanded or self.is_one_lossy:
             return
         self.rare.sometimes("power is cut for all")
         for machine in self.machines:

@@ -1,0 +1,167 @@
+"""The walk on replication, with disks that hold less than was promised when a broker starts.
+
+A replica's log is gone, or ends below what its checkpoints say, while its broker is down; the
+broker finds that and names it when it registers.  Within the fault atlas: another replica has all
+that was committed, and nothing else fails until the lost one is in sync again.  One action is the
+whole story: all brokers stop cleanly, in any order, one loses, and all start in any order.
+"""
+
+from collections.abc import Callable
+
+from ottla.broker.replicas.follower_fetch import LEADER_LACKS_RECORDS, Followed
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import RunOutcome, outcome_of
+from ottla.jepsen.world.invariants.replication import require
+from ottla.jepsen.world.violation import Violation, violation_in
+from ottla.jepsen.world.walk.broker_life import BrokerMachine
+from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, WalkedCluster
+
+STOP_ROUNDS_MAX = 8
+"""Rounds of heartbeats within which a controlled shutdown ends, or is left to later actions."""
+
+
+class LossReplicationWalk(ReplicationWalk):
+    """The engine."""
+
+    subject = "replication-losses"
+    required = (
+        "a disk holds less than was promised",
+        "a replica is gone",
+        "all brokers are down when a disk loses",
+        "the last broker that stopped loses and starts first",
+        "a lost replica is whole again",
+    )
+
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
+        """Walk one schedule of at most `budget` actions."""
+        walk = LossWalk(chance)
+        violation = violation_in(lambda: walk.go(budget))
+        return outcome_of(self, chance, walk, violation)
+
+
+class LossWalk(WalkedCluster):
+    """One cluster whose disks lose what they were given."""
+
+    def __init__(self, chance: Chance) -> None:
+        super().__init__(chance)
+        self.figures["losses"] = 0
+        self._is_healed = True
+
+    def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
+        """Return what happens to disks."""
+        return ((self._lose_one, 6, True), (self._lose_with_all_down, 4, True))
+
+    def judge_all(self) -> None:
+        """Judge everything there is; no leader of this walk lacks what a follower has committed."""
+        was_lossy = self.is_one_lossy
+        super().judge_all()
+        if was_lossy and not self.is_one_lossy:
+            self.rare.sometimes("a lost replica is whole again")
+        for machine in self.machines:
+            for index in machine.lost if machine.is_loss_named else ():
+                state = self.state(index)
+                require(
+                    machine.id not in state.last_known_elr, "LostIsNotLastKnown", machine.id, state
+                )
+            life = machine.life
+            for fetcher in () if life is None else life.fetchers.values():
+                for followed in fetcher.core.followed:
+                    self._judge_followed(followed)
+
+    def _judge_followed(self, followed: Followed) -> None:
+        if followed.problem is not None and LEADER_LACKS_RECORDS in followed.problem:
+            raise Violation("CleanLeaderHoldsAll", f"{followed.name}: {followed.problem}")
+
+    def _lose_one(self) -> None:
+        """Let one broker stop, lose, and start again whenever a later action says so."""
+        machine = self.machines[self.chance.below(len(self.machines))]
+        if not self._is_another_whole(machine):
+            return
+        if machine.life is not None and self.chance.below(2):
+            self._stop(machine)
+        elif machine.life is not None:
+            self.end_life(machine, is_power_cut=False)
+        if machine.life is None and self._is_another_whole(machine):
+            self._lose_disk(machine)
+
+    def _lose_with_all_down(self) -> None:
+        """Stop all brokers in any order, have one lose, and start all in any order."""
+        if self.is_one_behind or any(machine.life is None for machine in self.machines):
+            return
+        order = self._shuffled()
+        for machine in order:
+            machine.is_paused = False
+            self._stop(machine)
+        loser = self.machines[self.chance.below(len(self.machines))]
+        if not all(machine.life is None for machine in self.machines):
+            return
+        has_lost = self._is_another_whole(loser) and self._lose_disk(loser)
+        starts = self._shuffled()
+        if has_lost:
+            self.rare.sometimes("all brokers are down when a disk loses")
+            if order[-1] is loser is starts[0]:
+                self.rare.sometimes("the last broker that stopped loses and starts first")
+        for machine in starts:
+            self.start_anew(machine)
+            if machine.life is not None:
+                self.hear_all(machine.life)
+                self.beat(machine.life)
+                self.judge_all()
+
+    def _shuffled(self) -> list[BrokerMachine]:
+        waiting = list(self.machines)
+        return [waiting.pop(self.chance.below(len(waiting))) for _ in self.machines]
+
+    def _stop(self, machine: BrokerMachine) -> None:
+        """Stop a broker as an operator does, where the controller lets it go soon enough."""
+        life = machine.life
+        if life is None:
+            return
+        life.is_leaving = True
+        for _ in range(STOP_ROUNDS_MAX):
+            for one in self.running():
+                if one.life is not None:
+                    self.hear_all(one.life)
+                    self.beat(one.life)
+                    self.judge_all()  # what is committed here is on no disk but these
+            if machine.life is None:
+                return
+
+    def _lose_disk(self, machine: BrokerMachine) -> bool:
+        """Let the disk of a machine that is down hold less of some replicas, or of all."""
+        is_all_replicas, has_lost = self.chance.below(3) == 0, False
+        for index in self.indexes:
+            if is_all_replicas or self.chance.below(2) == 0:
+                is_gone = self.chance.below(2) == 0
+                if machine.store.lose(index, self.chance, is_all=is_gone):
+                    machine.lost.add(index)
+                    has_lost = True
+                    if is_gone:
+                        self.rare.sometimes("a replica is gone")
+        if has_lost:
+            machine.is_loss_named = False
+            machine.is_behind = True
+            self.figures["losses"] += 1
+            self.rare.sometimes("a disk holds less than was promised")
+            self.trace.add("lose", machine.id, *sorted(machine.lost))
+            for index in self.indexes:
+                self.judge.check_kept(index, self.everybody(index))
+        return has_lost
+
+    def _is_another_whole(self, machine: BrokerMachine) -> bool:
+        """Return whether others have what the machine has, and will still count when they come."""
+        if self.is_one_behind:
+            return False
+        others = [one for one in self.machines if one is not machine]
+        if any(one.life is None and not self._has_left(one) for one in others):
+            return False
+        for index in self.indexes:
+            state = self.state(index)
+            counted = {*state.isr, *state.elr} - {machine.id}
+            if machine.id in state.replicas and not counted:
+                return False
+        return True
+
+    def _has_left(self, machine: BrokerMachine) -> bool:
+        """Return whether a machine that is down stopped cleanly in its last life."""
+        return machine.clean_epoch == self.controller.image.brokers[machine.id].epoch
