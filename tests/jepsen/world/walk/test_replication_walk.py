@@ -54,4 +54,4 @@ def test_no_lost_replica_is_elected_in_any_order_of_restarts(explored: Any) -> N
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.missed(LossReplicationWalk.required) == []
-    assert tally.figures["losses"] > LOSS_SCHEDULE_COUNT
+    assert tally.figures["losses"] > LOSS_SCHEDULE_COUNT // 2
