@@ -145,7 +145,7 @@ class LossWalk(WalkedCluster):
             self.rare.sometimes("a disk holds less than was promised")
             self.trace.add("lose", machine.id, *sorted(machine.lost))
             for index in self.indexes:
-                self.judge.check_kept(index, self.everybody(index))
+                self.judge.check_kept(index, [one.store.held(index) for one in self.machines])
         return has_lost
 
     def _is_another_whole(self, machine: BrokerMachine) -> bool:
