@@ -11,13 +11,16 @@ from ottla.client.testing import ClusterUnderTest
 PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 PRINTED = {
-    "create_topic": ["b'message 0'", "b'message 9'"],
+    "list_topics": ["b'message 0'", "b'message 9'"],
     "readings-many": ["0 0 "],
     "poll_batches": ["499.5"],
     "asyncio.run": ["RecordMetadata(topic='hello'", "b'from asyncio'"],
     "to_json": ["customer 7 9.5"],
     "protobuf": ["1700000000"],
     "fastavro": ["21.5"],
+    "partition_by": ["b'islands' True", "b'mainland' False"],
+    "exclude=": ["audit-logins b'ann'"],
+    "MarkingProducer": ["1 delivered"],
 }
 
 

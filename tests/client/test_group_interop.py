@@ -130,6 +130,17 @@ async def test_a_pattern_of_ours_takes_topics_that_come_later(groups: Any) -> No
         await groups.until(lambda: consumer.assignment == {("t", 0), ("t2", 0)}, consumer)
 
 
+async def test_a_pattern_leaves_out_what_is_excluded(groups: Any) -> None:
+    await groups.create(1, "t")
+    await groups.create(1, "t-test")
+    async with groups.open(metadata_age_ms_max=100) as consumer:
+        consumer.subscribe(pattern="t.*", exclude=".*-test")
+        await groups.until(lambda: consumer.assignment == {("t", 0)}, consumer)
+        await groups.create(1, "t2-test")
+        await groups.create(1, "t2")
+        await groups.until(lambda: consumer.assignment == {("t", 0), ("t2", 0)}, consumer)
+
+
 @pytest.mark.parametrize("groups", ["consumer"], indirect=True)
 @pytest.mark.parametrize(
     ("subscription", "settings", "code"),

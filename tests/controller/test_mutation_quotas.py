@@ -1,5 +1,6 @@
 """The quota of controller mutations: what is charged, what is refused, and for how long."""
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -12,7 +13,11 @@ from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.records import client_quota_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.quota_limits import ClientEntity, QuotaEntity
+from ottla.model.quotas.quota_callback import CustomLimits
 from ottla.model.rates import WindowShape
+from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.controller import load_controller_config
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -269,3 +274,81 @@ def test_every_step_equals_a_plain_bucket(is_strict: bool) -> None:
 
         assert was_refused == is_refused
         assert charge.throttle_ms(now_ms) == due_ms
+
+
+class Tenants:
+    """A callback by which clients named tenant/… share what is left of their tenant's rate."""
+
+    def __init__(self) -> None:
+        self.rate: Any = 5.0
+        self.told: list[Any] = []
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        raise AssertionError
+
+    def quota_metric_tags(
+        self, quota_type: str, principal: str, client_id: str
+    ) -> Mapping[str, str] | None:
+        assert quota_type == "CONTROLLER_MUTATION"
+        return {"tenant": client_id.split("/")[0]} if "/" in client_id else None
+
+    def quota_limit(self, quota_type: str, metric_tags: Mapping[str, str]) -> float | None:
+        assert metric_tags == {"tenant": "red"}
+        limit: float | None = self.rate
+        return limit
+
+    def update_quota(self, quota_type: str, entity: ClientEntity, value: float) -> None:
+        self.told.append((entity, value))
+
+    def remove_quota(self, quota_type: str, entity: ClientEntity) -> None:
+        self.told.append((entity, None))
+
+    def quota_reset_required(self, quota_type: str) -> bool:
+        return False
+
+
+def charged(quotas: MutationQuotas, client_id: str, count: int, set_: Quotas | None = None) -> int:
+    """Charge an old request, which is never refused; return its throttle in ms."""
+    charge = quotas.charge(
+        set_ or {},
+        api_key=CreateTopicsRequest.API_KEY,
+        api_version=5,
+        user="ann",
+        client_id=client_id,
+        now_ms=0,
+    )
+    charge.take(count)
+    return charge.throttle_ms(0)
+
+
+def test_a_callback_decides_the_limits_of_mutations() -> None:
+    callback, errors = Tenants(), UnexpectedErrors()
+    quotas = MutationQuotas(KIP_599, CustomLimits("CONTROLLER_MUTATION", callback, errors))
+    in_cluster: Quotas = {LOADER: {RATE: 1.0}}
+
+    assert charged(quotas, "red/a", 500, in_cluster) == 0
+    assert charged(quotas, "red/b", 5, in_cluster) == 1_000, "the tenant's clients share its rate"
+    assert charged(quotas, "loader", 1_000_000, in_cluster) == 0, "the eight levels hold nothing"
+    assert callback.told == [(LOADER, 1.0)]
+
+    callback.rate = 10.0
+    assert charged(quotas, "red/a", 5, in_cluster) == 1_000, "a change holds for the next request"
+    callback.rate = None
+    assert charged(quotas, "red/a", 1_000_000, {}) == 0
+    assert callback.told[1:] == [(LOADER, None)]
+    callback.rate = float("nan")
+    assert charged(quotas, "red/a", 1_000_000, {}) == 0, "what is no limit limits nothing"
+    assert errors.counts.total() == 1
+
+
+@pytest.mark.parametrize("load", [load_broker_config, load_controller_config])
+def test_brokers_and_controllers_take_the_setting_of_a_callback(load: Any) -> None:
+    texts = {
+        "node.id": "1" if load is load_controller_config else "2",
+        "controller.quorum.voters": "1@localhost:9093",
+        "client.quota.callback.class": "tenants:Tenants",
+    }
+    config, unknown = load(texts)
+    assert not unknown & {"client.quota.callback.class"}
+    found = config.mutation_quotas if load is load_controller_config else config.quotas
+    assert found.callback_class == "tenants:Tenants"

@@ -218,6 +218,10 @@ def test_a_group_goes_by_what_is_set_on_it_and_else_by_the_brokers_file() -> Non
         ({"group.consumer.session.timeout.ms": "44000"}, "group.consumer.session.timeout.ms"),
         ({"group.consumer.session.timeout.ms": "61000"}, "group.consumer.max.session.timeout.ms"),
         ({"group.consumer.heartbeat.interval.ms": "1"}, "group.consumer.heartbeat.interval.ms"),
+        (
+            {"group.consumer.assignment.interval.ms": "15001"},
+            "group.consumer.max.assignment.interval.ms",
+        ),
         ({"group.coordinator.rebalance.protocols": "consumer"}, "classic must be among them"),
         ({"group.consumer.assignors": ""}, "group.consumer.assignors"),
     ],
@@ -310,10 +314,6 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
         },
         "controller.quorum.bootstrap.servers": (
             "the quorum is found by controller.quorum.voters",
-            (),
-        ),
-        "group.consumer.regex.refresh.interval.ms": (
-            "what they match follows every change of topics at once",
             (),
         ),
         "transaction.two.phase.commit.enable": (

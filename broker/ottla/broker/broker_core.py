@@ -41,7 +41,6 @@ from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionC
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.quotas.quota_callback import CustomLimits, load_callback
 from ottla.broker.quotas.replication_quota import ReplicationQuotas
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.partition import Partition
@@ -60,6 +59,7 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import TopicIdPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.quotas.quota_callback import CustomLimits, load_callback
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig

@@ -21,6 +21,7 @@ from ottla.client.aio_producer import AioDelivery, AioProducer, AioSentRecords, 
 from ottla.client.consumer import open_consumer as open_trio_consumer
 from ottla.client.network.aio_bridge import Bridge, asked, borrowed_thread, opened
 from ottla.client.network.trio_thread import ClientClosedError
+from ottla.client.produce.partitioner import PartitionChoice
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.producer import open_producer as open_trio_producer
 from ottla.client.transactions.prepared_transactions import PreparedTransaction
@@ -111,10 +112,18 @@ async def open_producer(
     *,
     ends_at_failure: bool = False,
     identities: ProducerIdentities | None = None,
+    partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[AioProducer]:
-    """Open a producer, as `ottla.client.open_producer` does; the end of the block flushes."""
+    """Open a producer, as `ottla.client.open_producer` does; the end of the block flushes.
+
+    `partition_by` is called in the clients' thread.
+    """
     manager = open_trio_producer(
-        bootstrap, config, ends_at_failure=ends_at_failure, identities=identities
+        bootstrap,
+        config,
+        ends_at_failure=ends_at_failure,
+        identities=identities,
+        partition_by=partition_by,
     )
     async with opened(manager) as (thread, kept):
         producer = AioProducer(thread, kept)

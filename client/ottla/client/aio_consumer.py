@@ -109,6 +109,7 @@ class AioConsumer(Bridge[Consumer]):
         topics: Iterable[str] = (),
         *,
         pattern: str | SubscriptionPattern | None = None,
+        exclude: str | None = None,
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
@@ -128,6 +129,7 @@ class AioConsumer(Bridge[Consumer]):
             consumer.subscribe(
                 topics,
                 pattern=pattern,
+                exclude=exclude,
                 on_assigned=bridged(on_assigned),
                 on_revoked=bridged(on_revoked),
                 on_lost=bridged(on_lost),

@@ -5,6 +5,7 @@ then `poll` or `async for`.  Records are fetched ahead in the background; a posi
 record is handed out.  Errors that nothing can mend come out of the next poll.
 """
 
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -39,6 +40,7 @@ from ottla.client.telemetry.measures import PollIdleTime
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.client import ConsumerConfig
+from ottla.model.settings.offset_reset import parse_offset_reset
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 TRACED = "ottla.client.traced_consumer:TracedConsumer"
@@ -63,9 +65,10 @@ class Consumer(ReportingClient):
     ) -> None:
         # One answer is read while the next one comes.
         self.positions = Positions(
-            config.auto_offset_reset,
+            parse_offset_reset(config.auto_offset_reset),
             2 * config.partition_bytes_max,
             retry_backoff_ms=config.retry_backoff_ms,
+            wall_ms=lambda: time.time_ns() // 1_000_000,
         )
         """Partitions that are read, and where each stands; for the client's own use."""
         self._cluster = cluster
@@ -121,6 +124,7 @@ class Consumer(ReportingClient):
         topics: Iterable[str] = (),
         *,
         pattern: str | SubscriptionPattern | None = None,
+        exclude: str | None = None,
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
@@ -128,7 +132,8 @@ class Consumer(ReportingClient):
         """Share these topics, or all whose whole name matches a pattern, with the group.
 
         A pattern of Python's is matched here; a `SubscriptionPattern`, of RE2, by the coordinator
-        (`group.protocol=consumer`).
+        (`group.protocol=consumer`).  Topics whose whole name matches `exclude`, a pattern of
+        Python's too, are left out of the former; new topics are treated alike.
 
         The callbacks are awaited while the application waits for records: with partitions that
         come, and with those that go, before they go; in `on_revoked` they may still be committed.
@@ -141,7 +146,7 @@ class Consumer(ReportingClient):
             raise ValueError("subscribe needs topics or a pattern; unsubscribe() leaves the group")
         if topics and pattern is not None:
             raise ValueError("subscribe takes topics or a pattern, not both")
-        group.subscribe(Subscription(None if pattern else topics, pattern))
+        group.subscribe(Subscription(None if pattern else topics, pattern, exclude))
         handover = group.handover
         handover.on_assigned, handover.on_revoked, handover.on_lost = (
             on_assigned,

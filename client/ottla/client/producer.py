@@ -8,7 +8,6 @@ what is not delivered yet is dropped.
 
 import random
 import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NoReturn
@@ -30,14 +29,20 @@ from ottla.client.produce.accumulator import (
 )
 from ottla.client.produce.delivery import Delivery, settle_all
 from ottla.client.produce.many_records import (
-    Chunk,
     ManyRecords,
     ManyRecordsRun,
     SentPart,
     SentRecords,
     chunks,
 )
-from ottla.client.produce.partitioner import Partitioner, StickyPartitions, no_partition
+from ottla.client.produce.partitioner import (
+    PartitionChoice,
+    Partitioner,
+    StickyPartitions,
+    UnplacedRecord,
+    no_partition,
+)
+from ottla.client.produce.placement import RecordPlacement
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.produce.producer_link import ProducerLink
 from ottla.client.produce.record_arguments import bytes_or_none, check_place, checked_headers
@@ -83,6 +88,7 @@ class Producer(ReportingClient):
         gathered: Accumulator | None = None,
         identities: ProducerIdentities | None = None,
         transactions: ProducerTransactions | None = None,
+        partition_by: PartitionChoice | None = None,
         below: Callable[[int], int] = random.randrange,
     ) -> None:
         self._cluster = cluster
@@ -97,6 +103,7 @@ class Producer(ReportingClient):
         self._gathered = gathered or Accumulator(config)
         self._partitioner = Partitioner(config.partitioner)
         self._sticky = StickyPartitions(config.batch_bytes, below)
+        self._placement = RecordPlacement(self._partitioner, self._sticky, partition_by)
         self._links: dict[NodeId, ProducerLink] = {}
         self._bell = Bell()
         self._expiry = Bell()
@@ -206,6 +213,11 @@ class Producer(ReportingClient):
             check_place(topic, partition, timestamp_ms)
             raise trio.WouldBlock
         is_plain = False
+        has_choice = self._placement.has_choice and partition is None
+        if has_choice:
+            partition = self._placement.chosen(
+                UnplacedRecord(topic, key, value, known.partitions, known.available)
+            )
         if partition is None:
             if key is not None:
                 partition = self._partitioner.partition_of(key, len(known.partitions))
@@ -213,7 +225,7 @@ class Producer(ReportingClient):
                 available = known.available or known.partitions
                 self._sticky.note(topic, gathered.end_plain_route(topic))
                 partition = self._sticky.choose(topic, available, size_bytes)
-                is_plain = key is None and not headers
+                is_plain = key is None and not headers and not has_choice
         elif partition not in known.at:
             check_place(topic, partition, timestamp_ms)
             raise no_partition(topic, partition)
@@ -322,7 +334,10 @@ class Producer(ReportingClient):
         for chunk in found:
             await trio.lowlevel.checkpoint()
             partitions = await self.partitions_of(topic)
-            for number, positions in self._deal(topic, chunk, partition, partitions).items():
+            known = self._cluster.topics.get(topic)
+            available = (known and known.available) or partitions
+            dealt = self._placement.deal(topic, chunk, partition, partitions, available)
+            for number, positions in dealt.items():
                 keys = chunk.keys and [chunk.keys[at - chunk.first] for at in positions]
                 values = [chunk.values[at - chunk.first] for at in positions]
                 run = ManyRecordsRun(keys, values)
@@ -350,29 +365,6 @@ class Producer(ReportingClient):
             batch, count = self._gathered.newest(at), run.taken_count - before
             part = positions[before : run.taken_count]
             sent.add(SentPart(batch, batch.record_count - count, part))
-
-    def _deal(
-        self, topic: str, chunk: Chunk, partition: int | None, partitions: tuple[int, ...]
-    ) -> dict[int, Sequence[int]]:
-        """Return which records of a chunk go to which partition, as `send` would have it."""
-        everything = range(chunk.first, chunk.first + len(chunk.values))
-        if partition is not None:
-            return {partition: everything}
-        known = self._cluster.topics.get(topic)
-        available = (known and known.available) or partitions
-        if chunk.keys is None:
-            # In one piece, so that batches fill.
-            size_bytes = sum(map(len, filter(None, chunk.values)))
-            return {self._sticky.choose(topic, available, size_bytes): everything}
-        found: dict[int, Sequence[int]] = {}
-        dealt: dict[int, list[int]] = defaultdict(list)
-        for position, key, value in zip(everything, chunk.keys, chunk.values, strict=True):
-            number = self._partitioner.partition_of(key, len(partitions))
-            if number is None:
-                number = self._sticky.choose(topic, available, record_bytes(key, value, ()))
-            dealt[number].append(position)
-        found.update(dealt)
-        return found
 
     def _too_large(self, size_bytes: int) -> RefusedError:
         return RefusedError(
@@ -548,6 +540,7 @@ async def open_producer(
     *,
     ends_at_failure: bool = False,
     identities: ProducerIdentities | None = None,
+    partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[Producer]:
     """Open a producer; `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).
 
@@ -556,6 +549,10 @@ async def open_producer(
     after the first record that is not delivered, so that no partition has a record behind a gap;
     every later `send` raises that NotDeliveredError.  Producers of one process that follow each
     other may share their `identities`: brokers then have one producer to remember, not one of each.
+
+    `partition_by` is a partitioner of the application's own: a function from an UnplacedRecord to
+    a partition, or to None for the choice of the setting `partitioner`.  It is called once for each
+    record that is sent without a partition, must not wait, and what it raises comes out of `send`.
     """
     config = config_of(config, ProducerConfig)
     identities = identities or ProducerIdentities()
@@ -586,6 +583,7 @@ async def open_producer(
                     gathered=gathered,
                     identities=identities,
                     transactions=transactions,
+                    partition_by=partition_by,
                 )
                 producer.metrics_push = metrics_push
                 nursery.start_soon(producer.run)

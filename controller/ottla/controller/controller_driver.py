@@ -35,9 +35,11 @@ from ottla.model.authorizer import Authorizer
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
 from ottla.model.log_events import event
+from ottla.model.quotas.quota_callback import CustomLimits, load_callback
 from ottla.model.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
 from ottla.node.seams import Compute, compute_inline
 from ottla.proto import controller_pb2 as pb
@@ -94,7 +96,9 @@ class Controller:
         rng: Rng,
         compute: Compute = compute_inline,
         first_records: Sequence[Record] = (),
+        errors: UnexpectedErrors | None = None,
     ) -> None:
+        """`errors` notes what code of the operator's own raises."""
         self._first_records = tuple(first_records)
         self._beside = compute
         self._member = member
@@ -106,7 +110,10 @@ class Controller:
         )
         self.sessions = BrokerSessions(config.session_timeout_ms)
         windows = config.mutation_quotas
-        self.mutations = MutationQuotas(WindowShape(windows.window_count, windows.window_s * 1_000))
+        self.mutations = MutationQuotas(
+            WindowShape(windows.window_count, windows.window_s * 1_000),
+            _custom_limits(config, UnexpectedErrors() if errors is None else errors),
+        )
         self.authorizer = make_authorizer(config, clock)
         """What decides of requests in the turn of the active controller, if anything does."""
         self._deciding = trio.Lock()
@@ -465,3 +472,14 @@ def make_authorizer(config: ControllerConfig, clock: Clock) -> StandardAuthorize
 def not_controller() -> RefusedError:
     """Return the refusal that sends a broker to another controller."""
     return RefusedError(ErrorCode.NOT_CONTROLLER)
+
+
+def _custom_limits(config: ControllerConfig, errors: UnexpectedErrors) -> CustomLimits | None:
+    """Return the limits of `client.quota.callback.class`, None without it.
+
+    Raises ConfigError if the class cannot be loaded.
+    """
+    name = config.mutation_quotas.callback_class
+    if name is None:
+        return None
+    return CustomLimits("CONTROLLER_MUTATION", load_callback(name, config.texts), errors)

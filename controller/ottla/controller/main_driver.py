@@ -117,7 +117,9 @@ async def _serve(
         trio.open_nursery() as nursery,
     ):
         first_records = await read_first_records(disk, config.metadata_log_dir)
-        controller = Controller(member, config, identity, clock, rng, seams.compute, first_records)
+        controller = Controller(
+            member, config, identity, clock, rng, seams.compute, first_records, errors
+        )
         own_telemetry = ControllerTelemetry(
             config, controller, member, errors, clock=clock, rng=rng
         )

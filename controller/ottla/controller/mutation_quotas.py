@@ -7,13 +7,16 @@ with full buckets.  A full bucket is the same as none, so those are forgotten fi
 From the version on that knows THROTTLING_QUOTA_EXCEEDED a request is held to the limit strictly:
 with the bucket in debt a topic is refused before anything of it is written.  An older request is
 served, and its client throttled.  As in Kafka a request of `validate_only` counts like any other.
-Features QU04, QU18, QU19.
+Limits may be decided by code of the operator's own (`client.quota.callback.class`), which is asked
+for every request, so that a change of its mind holds for the next one.
+Features QU04, QU18, QU19, QU26.
 """
 
 from collections.abc import Mapping
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.quota_limits import ClientEntity, Limits, limits_of
+from ottla.model.quotas.quota_callback import CustomLimits
 from ottla.model.rates import WindowShape
 from ottla.model.settings.quotas import CONTROLLER_MUTATION_RATE
 from ottla.model.token_bucket import TokenBucket
@@ -79,8 +82,10 @@ NO_CHARGE = MutationCharge()
 class MutationQuotas:
     """The buckets of this controller's clients."""
 
-    def __init__(self, shape: WindowShape) -> None:
+    def __init__(self, shape: WindowShape, custom: CustomLimits | None = None) -> None:
+        """`custom` has the limits of `client.quota.callback.class`, where that is set."""
         self._shape = shape
+        self._custom = custom
         self._quotas: Mapping[ClientEntity, Mapping[str, float]] | None = None
         self._limits = Limits()
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
@@ -104,7 +109,10 @@ class MutationQuotas:
             return NO_CHARGE
         if quotas is not self._quotas:
             self._quotas = quotas
-            self._limits = limits_of(quotas, CONTROLLER_MUTATION_RATE)
+            limits = limits_of(quotas, CONTROLLER_MUTATION_RATE)
+            if self._custom is not None:
+                self._custom.tell(limits)
+            self._limits = self._custom or limits
         match = self._limits.find(user, client_id)
         if match is None:
             return NO_CHARGE

@@ -90,3 +90,16 @@ def test_principals_beyond_a_bound_cost_nothing() -> None:
     found = readers(*many)
     assert found.seen(TOPICS) == {"a"}
     assert [bool(one.asked) for one in many] == [True] * READERS_MAX + [False] * 5
+
+
+def test_a_principal_that_was_silent_for_an_interval_limits_the_others_no_longer() -> None:
+    ann, ben = Reader("ann", "a", "b"), Reader("ben", "b")
+    found: Any = readers(ann, ben)
+    assert found.seen(TOPICS) == {"b"}
+    assert not found.forget_silent(), "both spoke since the beginning"
+    found.note(ann)
+    assert found.seen(TOPICS) == {"b"}
+    assert found.forget_silent()
+    assert found.seen(TOPICS) == {"a", "b"}
+    assert not found.forget_silent(), "a group in which all are silent keeps what it knows"
+    assert found.seen(TOPICS) == {"a", "b"}

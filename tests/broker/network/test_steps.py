@@ -1,6 +1,7 @@
 """Costly answers in steps: bounded steps, in turn, apart from the loop where possible."""
 
 import gc
+import time
 from collections.abc import Coroutine, Generator, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from ottla.broker.network.dispatch import (
     Peer,
     RequestContext,
 )
+from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.paced_driver import PacedWork
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import (
@@ -28,7 +30,11 @@ from ottla.broker.network.steps import (
     run_through,
     used_up,
 )
+from ottla.broker.quotas.request_quotas import RequestCharge, RequestQuotas
 from ottla.model.errors import ProtocolError
+from ottla.model.quota_limits import QuotaEntity
+from ottla.model.rates import WindowShape
+from ottla.node.clock_driver import RealClock
 from ottla.wire.apis import METADATA
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
@@ -139,6 +145,34 @@ async def test_no_garbage_is_collected_while_costly_answers_are_made() -> None:
     assert are_enabled == [False, True, False]
     assert gc.isenabled()
     assert len(owner.completed) == 1
+
+
+async def test_work_of_threads_is_charged() -> None:
+    """Half a second of encoding in a thread was charged nothing."""
+    clock = LoopClock()
+    clock.now_ns = time.perf_counter_ns
+    quotas = RequestQuotas(WindowShape(), RealClock(), clock)
+    quotas.set_quotas({(QuotaEntity("client-id", True, ""),): {"request_percentage": 1_000_000}})
+    used: list[int] = []
+
+    def burn() -> MetadataResponse:
+        until_ns = time.thread_time_ns() + 2_000_000
+        while time.thread_time_ns() < until_ns:
+            pass
+        return MetadataResponse()
+
+    class Noted(RequestCharge):
+        def note_apart(self, used_ns: int) -> None:
+            used.append(used_ns)
+            super().note_apart(used_ns)
+
+    slot = slot_of(Owner())
+    slot.charge = Noted(quotas, "", "")
+    work = Apart(burn, lambda response: response)
+    assert await PacedWork(clock=clock).result_of(slot, work) is None
+    decoding_ns, encoding_ns = used
+    assert decoding_ns >= 2_000_000
+    assert encoding_ns > 0
 
 
 async def test_garbage_is_collected_again_after_a_costly_answer_that_failed() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.network.loop_clock import LoopClock
-from ottla.broker.quotas.quota_callback import CustomLimits, QuotaCallback, load_callback
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.errors import ConfigError
 from ottla.model.quota_limits import ClientEntity, QuotaEntity
+from ottla.model.quotas.quota_callback import CustomLimits, QuotaCallback, load_callback
 from ottla.model.rates import WindowShape
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.unexpected_errors import UnexpectedErrors

@@ -19,6 +19,7 @@ from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.metadata_response import MetadataResponse
 from ottla.wire.messages.produce_response import ProduceResponse
+from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
 PEER = Peer(
     connection_id=1,
@@ -50,8 +51,11 @@ class Owner:
     def __init__(self) -> None:
         self.muted_until_ms = 0
 
+    now_ns = 1
+
     def on_slot_completed(self, slot: ResponseSlot) -> None:
-        pass
+        if slot.charge is not None:
+            slot.charge.complete(slot, self.now_ns)
 
     def mute_until(self, deadline_ms: int) -> None:
         self.muted_until_ms = max(self.muted_until_ms, deadline_ms)
@@ -74,6 +78,16 @@ class Charged:
         self.quotas = RequestQuotas(WindowShape(), self.clock, loop_clock)
         self.quotas.set_quotas({TEST: limits} if limits else {})
         self.owner = Owner()
+
+    @property
+    def used_percent(self) -> float:
+        """What the client used of the request quota, over ten windows."""
+        usages = self.quotas.request.usages
+        return sum(usage.rate.per_second(self.clock.now_ms) for usage in usages.values())
+
+    @property
+    def exempt_percent(self) -> float:
+        return self.quotas.exempt.per_second(self.clock.now_ms)
 
     def arrive(self, api_key: int, frame_bytes: int = 100, version: int = 9) -> ResponseSlot:
         header = RequestHeader(api_key, version, 7, "test", 0)
@@ -213,7 +227,114 @@ def test_steps_of_an_answer_are_charged() -> None:
 def test_what_brokers_send_each_other_is_exempt() -> None:
     world = Charged(request_percentage=1)
 
-    assert world.arrive(WRITE_TXN_MARKERS, version=1).charge is None
+    slot = world.arrive(WRITE_TXN_MARKERS, version=1)
+    world.owner.now_ns = world.loop_ns = world.loop_ns + 500_000_000
+    slot.complete(WriteTxnMarkersResponse())
+
+    assert world.owner.muted_until_ms == 0
+    assert world.exempt_percent == 5
+    assert not world.used_percent
+
+
+def test_a_produce_without_an_answer_is_exempt_from_the_request_quota() -> None:
+    world = Charged(request_percentage=1)
+
+    slot = world.arrive(PRODUCE)
+    world.owner.now_ns = world.loop_ns = world.loop_ns + 500_000_000
+    slot.complete_silently()
+
+    assert world.owner.muted_until_ms == 0
+    assert world.exempt_percent == 5
+
+
+def test_a_fetch_of_a_follower_is_exempt() -> None:
+    world = Charged(request_percentage=1, consumer_byte_rate=1)
+    slot = world.arrive(FETCH, version=12)
+    assert slot.charge is not None
+    slot.charge.is_exempt = True
+    assert slot.charge.may_give(1_000_000, slot)
+    world.owner.now_ns = world.loop_ns = world.loop_ns + 500_000_000
+    slot.complete(FetchResponse())
+
+    assert world.owner.muted_until_ms == 0
+    assert world.exempt_percent == 5
+    assert not world.used_percent
+
+
+def test_time_of_encoding_is_charged_with_the_next_request() -> None:
+    world = Charged(request_percentage=1)
+    slot = world.arrive(METADATA)
+    world.owner.now_ns = world.loop_ns + 500_000_000  # encoding, after the charge is settled
+    slot.complete(MetadataResponse())
+    assert world.owner.muted_until_ms == 0
+    world.loop_ns = world.owner.now_ns
+
+    response = MetadataResponse()
+    world.arrive(METADATA).complete(response)
+
+    assert world.used_percent == 5
+    assert response.throttle_time_ms == 1_000
+
+
+def test_time_of_writing_is_charged_with_the_next_request() -> None:
+    world = Charged(request_percentage=1)
+    slot = world.arrive(METADATA)
+    slot.complete(MetadataResponse())
+    assert slot.charge is not None
+    slot.charge.note_written(500_000_000)
+
+    response = MetadataResponse()
+    world.arrive(METADATA).complete(response)
+
+    assert world.used_percent == 5
+    assert response.throttle_time_ms == 1_000
+
+
+def test_time_of_threads_is_charged_and_not_what_they_wait_for() -> None:
+    """A thread may encode while the loop serves others."""
+    world = Charged(request_percentage=1)
+    slot = world.arrive(METADATA)
+    assert slot.charge is not None
+    slot.charge.note_apart(100_000_000)  # decoding
+    slot.finish_answer(MetadataResponse())
+    world.loop_ns += 3_000_000_000
+    slot.charge.note_apart(400_000_000)  # encoding
+    world.owner.now_ns = world.loop_ns
+    slot.complete_encoded(MetadataResponse(), [b""])
+
+    world.arrive(METADATA).complete(MetadataResponse())
+
+    assert world.used_percent == 5
+
+
+@pytest.mark.parametrize("record_bytes", (0, 1_000))
+def test_a_fetch_is_charged_the_whole_frame_of_its_answer(record_bytes: int) -> None:
+    world = Charged(consumer_byte_rate=10_000)
+    slot = world.arrive(FETCH, version=12)
+    assert slot.charge is not None
+    assert slot.charge.may_give(record_bytes, slot)
+    slot.complete_frame(bytes(record_bytes + 500))
+
+    following = world.arrive(FETCH, version=12)
+    assert following.charge is not None
+    assert following.charge.may_give(0, following)
+
+    assert world.quotas.fetch.usages["", "test"].rate.per_second(1_000) * 10 == record_bytes + 500
+
+
+def test_answers_without_records_use_up_the_credit_of_a_consumer() -> None:
+    world = Charged(consumer_byte_rate=100)
+    for _ in range(3):
+        slot = world.arrive(FETCH, version=12)
+        assert slot.charge is not None
+        assert slot.charge.may_give(0, slot)
+        slot.complete_frame(bytes(500))
+    assert world.owner.muted_until_ms == 0
+
+    slot = world.arrive(FETCH, version=12)
+    assert slot.charge is not None
+    assert not slot.charge.may_give(0, slot)
+    assert world.owner.muted_until_ms == world.clock.now_ms + 5_000
 
 
 def test_requests_of_which_no_quota_counts_anything_are_not_charged() -> None:

@@ -6,6 +6,7 @@ from ottla.client.fetch.fetched import Fetched
 from ottla.client.fetch.positions import PartitionPlace, Positions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, TopicPartition
+from ottla.model.settings.offset_reset import parse_offset_reset
 from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
@@ -13,6 +14,7 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 EPOCH = Epoch(2)
 NOW_MS = 50_000
+WALL_MS = 1_000_000
 
 
 def at(offset: int, epoch: int = -1) -> OffsetAndEpoch:
@@ -20,7 +22,7 @@ def at(offset: int, epoch: int = -1) -> OffsetAndEpoch:
 
 
 def placed(*partitions: TopicPartition, reset: str = "earliest") -> Positions:
-    positions = Positions(reset, ahead_bytes=200)
+    positions = Positions(parse_offset_reset(reset), ahead_bytes=200, wall_ms=lambda: WALL_MS)
     positions.assign(partitions)
     for one in partitions:
         positions.seek(one, Offset(0))
@@ -246,3 +248,16 @@ def test_a_truncation_behind_the_reader_goes_back_or_is_told() -> None:
         else:
             positions.on_diverged(place, place.turn, at(1, 1))
             assert place.position == at(1, 1)
+
+
+@pytest.mark.parametrize(("reset", "timestamp_ms"), [("PT1M", 940_000), ("P1D", 0)])
+def test_a_reset_by_duration_goes_back_from_now(reset: str, timestamp_ms: int) -> None:
+    positions = placed(A, reset=f"by_duration:{reset}")
+    place = positions.place(A)
+
+    positions.on_out_of_range(place, place.turn, NOW_MS)
+
+    assert place.position is None
+    assert place.lookup == timestamp_ms
+    positions.look_up(A, None)  # no committed offset: as a new group begins
+    assert positions.reset_of(place) == timestamp_ms

@@ -6,6 +6,7 @@ import trio.testing
 from ottla.client import ErrorCode, RefusedError, TopicPartition
 from ottla.client.fetch.positions import Positions
 from ottla.client.groups.handover import Handover
+from ottla.model.settings.offset_reset import parse_offset_reset
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -18,7 +19,9 @@ class Application:
         self.failures: list[Exception] = []
         self.ends = 0
         self.handover = Handover(
-            Positions("earliest", 1), on_end=self.on_end, on_failure=self.failures.append
+            Positions(parse_offset_reset("earliest"), 1),
+            on_end=self.on_end,
+            on_failure=self.failures.append,
         )
         self.handover.on_assigned = self.listener("assigned")
         self.handover.on_revoked = self.listener("revoked")

@@ -18,13 +18,16 @@ from typing import ClassVar, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.broker.groups.consumer_member import (
+    JOINING_EPOCH,
     NOTHING,
     Assignment,
     ConsumerMember,
+    MemberState,
 )
 from ottla.broker.groups.regex_readers import RegexReaders
 from ottla.broker.network.dispatch import Permissions
 from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
 
 NO_OWNER = -1
 """The epoch of the owner of a partition that nobody has."""
@@ -76,9 +79,11 @@ class ConsumerGroup:
         "members",
         "metadata_hash",
         "readers",
+        "readers_due_ms",
         "regexes",
         "static_members",
         "target_epoch",
+        "target_ms",
         "targets",
         "told_to_rejoin",
     )
@@ -98,6 +103,10 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.readers: dict[str, RegexReaders] = {}
         """Who subscribes by each of them, where an authorizer is set; not in the log."""
+        self.readers_due_ms = 0
+        """When the readers are next looked through for silent ones; 0 before the first one."""
+        self.target_ms: int | None = None
+        """When the target was computed, on the monotonic clock of this coordinator."""
         self.told_to_rejoin: set[str] = set()
         """Members that were fenced by their epoch: they may join again under their id."""
         self._subscribed_topics: frozenset[str] | None = None
@@ -246,3 +255,39 @@ class ConsumerGroup:
 
 def _subscription(member: ConsumerMember) -> Subscription:
     return member.subscribed_names, member.subscribed_regex
+
+
+def check_epoch(
+    group: ConsumerGroup, member: ConsumerMember, epoch: int, owned: Assignment | None
+) -> None:
+    """Refuse an epoch that is not the member's, or the one before whose end it was not told."""
+    if epoch == member.member_epoch and member.state is not MemberState.UNKNOWN:
+        return
+    is_behind = epoch == member.previous_member_epoch and _is_within(owned, member.assigned)
+    if epoch < member.member_epoch and is_behind:
+        return
+    if member.state is MemberState.UNKNOWN and owned is not None and not owned:
+        return
+    group.told_to_rejoin.add(member.member_id)
+    size = "greater" if epoch > member.member_epoch else "smaller"
+    raise RefusedError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the "
+        f"group coordinator ({member.member_epoch}). The member must abandon all its partitions "
+        "and rejoin.",
+    )
+
+
+def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
+    return owned is not None and all(
+        topic_id in assigned and indexes <= assigned[topic_id]
+        for topic_id, indexes in owned.items()
+    )
+
+
+def may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id: str) -> bool:
+    """Return whether a static member rejoins under its own id: it lost an answer, or was fenced."""
+    if member is None or member.member_id != known_id or member.is_away:
+        return False
+    is_new = member.previous_member_epoch == JOINING_EPOCH
+    return is_new or member.member_id in group.told_to_rejoin

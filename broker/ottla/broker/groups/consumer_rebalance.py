@@ -18,7 +18,12 @@ from ottla.broker.groups.assignors.table import ASSIGNORS
 from ottla.broker.groups.backlog import Backlog
 from ottla.broker.groups.commit_rules import unknown_member
 from ottla.broker.groups.consumer_changes import ConsumerChanges
-from ottla.broker.groups.consumer_group import ConsumerGroup, ResolvedRegex
+from ottla.broker.groups.consumer_group import (
+    ConsumerGroup,
+    ResolvedRegex,
+    check_epoch,
+    may_join_again,
+)
 from ottla.broker.groups.consumer_member import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
@@ -159,6 +164,8 @@ class ConsumerRebalancer:
         is_joining = request.member_epoch == JOINING_EPOCH
         is_read_otherwise = group.note_reader(described.subscribed_regex, beat.permissions)
         self._take_description(group, member, described, now)
+        if group.readers and now.mono_ms >= group.readers_due_ms:
+            is_read_otherwise |= self._refresh_readers(group, now)
         if is_read_otherwise and self._resolve(group, now):
             self._raise_epoch(group)
         if self._is_target_behind(group, now) and is_joining:
@@ -231,7 +238,7 @@ class ConsumerRebalancer:
         member = group.members.get(request.member_id)
         if instance_id is not None and not is_joining:
             member = self.find_static(group, instance_id, request.member_id)
-        elif known_id is not None and not _may_join_again(group, member, known_id):
+        elif known_id is not None and not may_join_again(group, member, known_id):
             known = group.members[known_id]
             if not known.is_away and known.classic is None:
                 raise RefusedError(
@@ -250,7 +257,7 @@ class ConsumerRebalancer:
         if is_joining and member.member_id in group.told_to_rejoin:
             group.told_to_rejoin.discard(member.member_id)
         else:
-            _check_epoch(group, member, request.member_epoch, owned)
+            check_epoch(group, member, request.member_epoch, owned)
         return member, None
 
     def check_room(self, member_count: int) -> None:
@@ -358,15 +365,20 @@ class ConsumerRebalancer:
                 self._changes.forget_regex(group, regex)
         self._raise_epoch(group)
 
+    def on_timer(self, group: ConsumerGroup, name: TimerName, now: Instant) -> None:
+        """A deadline of the group, or of one of its members, has come."""
+        member = group.members.get(name.member_id)
+        if name.kind is TimerKind.ASSIGNMENT:
+            self._is_target_behind(group, now)
+        elif name.kind is not TimerKind.REVOCATION:
+            self.on_member_timer(group, name.member_id, now)
+        elif member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
+            # It did not give its partitions up in time: others are waiting for them.
+            self.remove(group, {name.member_id}, now)
+
     def on_member_timer(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
         """A member was silent for too long, or (a classic one) slow to join or to sync."""
         if member_id in group.members:
-            self.remove(group, {member_id}, now)
-
-    def on_revocation_timer(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
-        """A member did not give its partitions up in time: others are waiting for them."""
-        member = group.members.get(member_id)
-        if member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
             self.remove(group, {member_id}, now)
 
     # ---- epochs and targets
@@ -388,6 +400,11 @@ class ConsumerRebalancer:
         under_way = self._jobs.get(group.group_id)
         if under_way is not None and under_way.group is group:
             return True
+        if group.target_ms is not None:
+            due_ms = group.target_ms + self._settings(group.group_id).assignment_interval_ms
+            if now.mono_ms < due_ms:
+                self._timers.set(TimerName(group.group_id, TimerKind.ASSIGNMENT), due_ms)
+                return True
         default = self._config.consumer_assignors[0]
         # A log of another coordinator may name one that is not here.
         assign = ASSIGNORS.get(group.assignor_name(default), ASSIGNORS[default])
@@ -404,6 +421,7 @@ class ConsumerRebalancer:
         del self._jobs[group.group_id]
         if group.members:  # else everybody left, or it is a group of the other kind
             job.apply(self._changes)
+            group.target_ms = self._backlog.now.mono_ms
         yield from self._answer_waiting(group)
 
     def _answer_waiting(self, group: ConsumerGroup) -> Iterator[None]:
@@ -450,6 +468,17 @@ class ConsumerRebalancer:
         is_touched = not changed.isdisjoint(group.subscribed_topics())
         if self._resolve(group, now) or is_touched:
             self._raise_epoch(group)
+
+    def _refresh_readers(self, group: ConsumerGroup, now: Instant) -> bool:
+        """Forget subscribers by regexes that were silent; return whether more may be seen so."""
+        is_first = not group.readers_due_ms
+        session_ms = self._settings(group.group_id).session_timeout_ms
+        interval_ms = max(self._config.consumer_regex_refresh_interval_ms, session_ms)
+        group.readers_due_ms = now.mono_ms + interval_ms
+        if is_first:
+            return False
+        # Each is looked through: the first that forgets one must not spare the others.
+        return sum(readers.forget_silent() for readers in group.readers.values()) > 0
 
     def _resolve(self, group: ConsumerGroup, now: Instant) -> bool:
         """Bring what the group's regexes mean up to date; return whether other topics are meant."""
@@ -521,42 +550,6 @@ def _hash_of(names: frozenset[str], image: MetadataImage) -> int:
         return 0
     digest = hashlib.blake2b("\n".join(topics).encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
-
-
-def _check_epoch(
-    group: ConsumerGroup, member: ConsumerMember, epoch: int, owned: Assignment | None
-) -> None:
-    """Refuse an epoch that is not the member's, or the one before whose end it was not told."""
-    if epoch == member.member_epoch and member.state is not MemberState.UNKNOWN:
-        return
-    is_behind = epoch == member.previous_member_epoch and _is_within(owned, member.assigned)
-    if epoch < member.member_epoch and is_behind:
-        return
-    if member.state is MemberState.UNKNOWN and owned is not None and not owned:
-        return
-    group.told_to_rejoin.add(member.member_id)
-    size = "greater" if epoch > member.member_epoch else "smaller"
-    raise RefusedError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({member.member_epoch}). The member must abandon all its partitions "
-        "and rejoin.",
-    )
-
-
-def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
-    return owned is not None and all(
-        topic_id in assigned and indexes <= assigned[topic_id]
-        for topic_id, indexes in owned.items()
-    )
-
-
-def _may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id: str) -> bool:
-    """Return whether a static member rejoins under its own id: it lost an answer, or was fenced."""
-    if member is None or member.member_id != known_id or member.is_away:
-        return False
-    is_new = member.previous_member_epoch == JOINING_EPOCH
-    return is_new or member.member_id in group.told_to_rejoin
 
 
 def _described(member: ConsumerMember, beat: MemberHeartbeat) -> ConsumerMember:

@@ -21,10 +21,12 @@ READERS_MAX = 16
 class RegexReaders:
     """The principals who subscribe by one expression, and what all of them may see."""
 
-    __slots__ = ("_decided", "_has_more", "_readers", "_version", "_visible")
+    __slots__ = ("_decided", "_has_more", "_heard", "_readers", "_version", "_visible")
 
     def __init__(self) -> None:
         self._readers: dict[str, Permissions] = {}
+        self._heard: set[str] = set()
+        """Those that subscribed, or gave a sign of life, since the last `forget_silent`."""
         self._version = -1
         self._decided: set[str] = set()
         self._visible: set[str] = set()
@@ -34,6 +36,7 @@ class RegexReaders:
     def note(self, permissions: Permissions) -> bool:
         """Note who subscribes; return whether other topics may be seen by that."""
         principal = permissions.principal
+        self._heard.add(principal)
         is_new = principal not in self._readers and len(self._readers) < READERS_MAX
         if is_new:
             self._readers[principal] = permissions
@@ -42,6 +45,21 @@ class RegexReaders:
             self._decided.clear()
             return True
         return self._has_more
+
+    def forget_silent(self) -> bool:
+        """Forget principals that were silent since the last call; return whether there were any.
+
+        Members of theirs have left: they no longer limit what the others see.
+        """
+        silent = self._readers.keys() - self._heard
+        self._heard.clear()
+        # All at once is a group that stood still, not one without subscribers.
+        if not silent or len(silent) == len(self._readers):
+            return False
+        for principal in silent:
+            del self._readers[principal]
+        self._decided.clear()
+        return True
 
     def seen(self, topics: frozenset[str]) -> frozenset[str]:
         """Return those topics that all may see, as far as that is decided."""

@@ -177,10 +177,8 @@ class GroupShard:
                 self._rebalancer.on_join_timer(group, now)
             case ClassicGroup() as group, TimerKind.SYNC:
                 self._rebalancer.on_sync_timer(group, now)
-            case ConsumerGroup() as group, TimerKind.REVOCATION:
-                self._consumers.on_revocation_timer(group, name.member_id, now)
             case ConsumerGroup() as group, _:
-                self._consumers.on_member_timer(group, name.member_id, now)
+                self._consumers.on_timer(group, name, now)
 
     @property
     def has_work(self) -> bool:

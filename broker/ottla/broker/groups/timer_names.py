@@ -15,6 +15,8 @@ class TimerKind(Enum):
     """All members, to begin a generation."""
     SYNC = "sync"
     """All members, to fetch their assignment."""
+    ASSIGNMENT = "assignment"
+    """The end of the interval since the last assignment of a consumer group."""
     REVOCATION = "revocation"
     """One member of the consumer protocol, to give partitions up."""
 

@@ -254,7 +254,7 @@ class Fetch:
     def _throttled(self, reading: Reading) -> FetchResponse | None:
         """Charge the client for the records read; above its quota return an answer without them."""
         charge, slot = self.context.slot.charge, self.context.slot
-        if charge is None or not reading.byte_count or charge.may_give(reading.byte_count, slot):
+        if charge is None or charge.may_give(reading.byte_count, slot):
             return None
         return FetchResponse(
             session_id=NO_SESSION if self.session is None else self.session.session_id
@@ -361,7 +361,7 @@ class FetchApi:
         charge = context.slot.charge
         if charge is not None:
             if limits.is_from_follower:
-                context.slot.charge = None
+                charge.is_exempt = True
             else:
                 limits.bytes_max = charge.fetch_bytes_max(limits.bytes_max)
                 limits.bytes_min = min(limits.bytes_min, limits.bytes_max)

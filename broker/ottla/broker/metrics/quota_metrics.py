@@ -23,8 +23,8 @@ costs the collector memory."""
 
 RATES = {
     PRODUCER_BYTE_RATE: ("Produce", "byte-rate", "Bytes a second of Produce requests."),
-    CONSUMER_BYTE_RATE: ("Fetch", "byte-rate", "Bytes a second of records fetched."),
-    REQUEST_PERCENTAGE: ("Request", "request-time", "Time of the loop, in percent of a second."),
+    CONSUMER_BYTE_RATE: ("Fetch", "byte-rate", "Bytes a second of Fetch responses."),
+    REQUEST_PERCENTAGE: ("Request", "request-time", "Time of requests, in percent of a second."),
 }
 """Kafka's beans of the limits."""
 
@@ -49,6 +49,12 @@ def client_families(quotas: RequestQuotas, now_ms: int) -> Iterator[Family]:
             labels,
             [((row.user, row.client_id), row.throttle_ms) for row in mine],
         )
+    yield gauge(
+        "kafka.server:type=Request,attribute=exempt-request-time",
+        "Time of requests that no client pays for, between brokers and with acks=0, in percent of "
+        "a second; counted while any client has a request quota.",
+        quotas.exempt.per_second(now_ms),
+    )
 
 
 def connection_families(connections: ConnectionQuotas, now_ms: int) -> Iterator[Family]:

@@ -10,6 +10,7 @@ the driver asks for the next thing one system call can send, and reports how muc
 from collections import deque
 from collections.abc import Callable
 
+from ottla.broker.network.response_queue import Charge
 from ottla.storage.slice import FileSlice
 from ottla.wire.codec_types import Chunk
 
@@ -118,9 +119,11 @@ vectors, and than a sendfile for each slice."""
 class Output:
     """A queue of chunks whose first one may be partly sent."""
 
-    __slots__ = ("_sent_of_first", "byte_count", "chunks")
+    __slots__ = ("_sent_of_first", "byte_count", "charge", "chunks")
 
     def __init__(self) -> None:
+        self.charge: Charge | None = None
+        """Pays for the time of writing: that of the response which was ready last."""
         self.chunks: deque[Chunk] = deque()
         self.byte_count = 0
         self._sent_of_first = 0

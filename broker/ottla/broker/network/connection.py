@@ -347,14 +347,14 @@ class Connection:
         times = slot.times
         if times is not None:
             now_ns = self._clock.now_ns()
-            if slot.handled_ns:
-                times.note(slot.started_ns, slot.handled_ns, now_ns)
-            else:
-                times.prompt.observe(now_ns - slot.started_ns)
+            times.note(slot.started_ns, slot.handled_ns, now_ns)
             if responses.slots[0] is not slot:
                 slot.answered_ns = now_ns
             if slot.error_code:
                 self._dispatcher.times.note_refusal(slot.header.api_key, slot.error_code)
+            if (charge := slot.charge) is not None:
+                charge.complete(slot, now_ns)
+                self.output.charge = charge
         if self._awaited is slot:
             self._awaited = None
         if slot.closes_connection:

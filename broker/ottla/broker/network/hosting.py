@@ -244,13 +244,26 @@ class ConnectionHosting(ABC, Generic[C]):
         if connection.is_closed:
             return
         if not channel.is_drained:
-            channel.flush(now_ms)
+            self._write(channel, now_ms)
         if (connection.is_closing and channel.is_drained) or connection.is_finished:
             self._close(channel)
             return
         if connection.has_more_to_take_up or channel.has_more_to_write:
             self._ready[channel] = None
         self._watch(channel)
+
+    def _write(self, channel: C, now_ms: int) -> None:
+        """Write what can be written, and charge the client for the time if it has a quota."""
+        charge = channel.connection.output.charge
+        if charge is None:
+            channel.flush(now_ms)
+            return
+        now_ns = self._dispatcher.clock.now_ns
+        began_ns = now_ns()
+        try:
+            channel.flush(now_ms)
+        finally:
+            charge.note_written(now_ns() - began_ns)
 
     def _flush_completed(self, now_ms: int) -> None:
         """Send what this turn completed elsewhere; what they hold is taken up in the next turn."""

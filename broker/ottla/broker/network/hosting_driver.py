@@ -86,7 +86,7 @@ class ConnectionServer(ConnectionHosting[C]):
         self._now_ns = now_ns
         self._idle_ms_max = idle_ms_max
         self._nursery = nursery
-        self._paced = PacedWork(run_apart)
+        self._paced = PacedWork(run_apart, clock=dispatcher.clock)
         self._wake_alarm = Alarm(clock, self._next_wake_ms, self._on_wakes_due)
 
     def start_tasks(self) -> None:

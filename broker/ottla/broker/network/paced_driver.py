@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
+from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart, is_steps
 from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
@@ -31,9 +32,14 @@ class RunApart(Protocol):
 class PacedWork:
     """Runs what handlers left unfinished, for all connections of a server."""
 
-    def __init__(self, run_apart: RunApart | None = None) -> None:
+    def __init__(
+        self, run_apart: RunApart | None = None, *, clock: LoopClock | None = None
+    ) -> None:
         """`run_apart` does work in a thread by default; the simulated world has none."""
         self._run_apart = run_apart or _run_in_thread
+        self._clock = clock or LoopClock()
+        # The processor's time, not the clock's: a thread also waits for the loop.
+        self._thread_ns: Callable[[], int] = int if run_apart else time.thread_time_ns
         self._turn = trio.Lock()
         self._apart = trio.Lock()
 
@@ -59,7 +65,7 @@ class PacedWork:
             if isinstance(pending, Apart):
                 # One at a time: what they come to takes memory.
                 async with self._apart:
-                    result = await self._run_apart(pending.work)
+                    result = await self._done_apart(slot, pending.work)
                 pending = pending.then(result)
             else:
                 pending = await self._stepped(slot, pending)
@@ -73,14 +79,14 @@ class PacedWork:
             while not slot.is_abandoned:
                 # The lock goes to whoever waits for the longest; it is held for a whole turn.
                 async with self._turn:
-                    began_ns = time.perf_counter_ns()
+                    began_ns = self._clock.now_ns()
                     try:
                         next(steps)
                     except StopIteration as end:
                         return end.value
                     finally:
                         if slot.charge is not None:
-                            slot.charge.used_ns += time.perf_counter_ns() - began_ns
+                            slot.charge.used_ns += self._clock.now_ns() - began_ns
                     await trio.lowlevel.checkpoint()
         finally:
             steps.close()
@@ -91,8 +97,24 @@ class PacedWork:
         if slot.is_abandoned:
             return
         slot.finish_answer(response)
-        chunks = await self._run_apart(lambda: encode_large(response, version))
+        chunks = await self._done_apart(slot, lambda: encode_large(response, version))
         slot.complete_encoded(response, chunks)
+
+    async def _done_apart(self, slot: ResponseSlot, work: Callable[[], T]) -> T:
+        """Return what work elsewhere comes to, and charge its time to the client."""
+        charge = slot.charge
+        if charge is None:
+            return await self._run_apart(work)
+        thread_ns = self._thread_ns
+
+        def timed() -> tuple[T, int]:
+            began_ns = thread_ns()
+            result = work()
+            return result, thread_ns() - began_ns
+
+        result, used_ns = await self._run_apart(timed)
+        charge.note_apart(used_ns)
+        return result
 
 
 async def _run_in_thread(work: Callable[[], T]) -> T:

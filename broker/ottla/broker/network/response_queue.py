@@ -42,7 +42,10 @@ class Charge(Protocol):
     """What a request is charged to its client's quotas; see `broker/quotas`."""
 
     used_ns: int
-    """Time of the loop that it took besides its handler's first turn."""
+    """Time that it took besides its handler's first turn, on the loop or in threads."""
+
+    is_exempt: bool
+    """Whether it is a request between brokers: its time is counted, and no client pays."""
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
         """Return the most bytes that a fetch may be given: more is throttled for certain."""
@@ -58,6 +61,18 @@ class Charge(Protocol):
 
     def settle(self, slot: "ResponseSlot") -> int:
         """Charge the request's time; return for how many ms its client is throttled in all."""
+        ...
+
+    def note_apart(self, used_ns: int) -> None:
+        """Count time that a thread took for the request; the loop did not wait for it."""
+        ...
+
+    def complete(self, slot: "ResponseSlot", now_ns: int) -> None:
+        """Count what making the answer took since the charge was settled: time, and bytes."""
+        ...
+
+    def note_written(self, used_ns: int) -> None:
+        """Count time that the loop took to write answers of the client."""
         ...
 
 

@@ -254,7 +254,7 @@ class SocketServer(ConnectionServer[Channel]):
         """Send what may leave; with that, most events of plain sockets are done."""
         if type(channel) is Channel:
             if channel.connection.output.byte_count:
-                channel.flush(now_ms)
+                self._write(channel, now_ms)
             if channel.is_calm:
                 return
         super()._flush(channel, _, now_ms)

@@ -9,7 +9,6 @@ quota_usage.py        what clients use at present, the throttled ones first
 Effect
 request_quotas.py        charges requests and answers, and mutes their connections: start here
 quota_publisher.py       puts the quotas of the metadata in force
-quota_callback.py        code of the operator's own that decides limits
 move_throttle_driver.py  holds back logs that move between directories
 idle_driver.py           forgets what was idle for an hour
 """

@@ -35,12 +35,14 @@ NAME_CHARS_MAX = 128
 class ClientUsage:
     """What one client used, and its credit."""
 
-    __slots__ = ("bucket", "last_ms", "rate", "report_from_ms", "throttled_until_ms")
+    __slots__ = ("bucket", "last_ms", "late", "rate", "report_from_ms", "throttled_until_ms")
 
     def __init__(self, rate: SampledRate, bucket: TokenBucket, now_ms: int) -> None:
         self.rate = rate
         self.bucket = bucket
         self.last_ms = now_ms
+        self.late = 0.0
+        """Use after the answer that could have reported a throttle; charged with the next use."""
         self.throttled_until_ms = now_ms
         self.report_from_ms = now_ms
         """When a throttle is to be reported again."""
@@ -53,6 +55,10 @@ class Throttle(NamedTuple):
     client_id: str
     limit: float
     delay_ms: int
+
+
+Found = tuple[Match, ClientUsage]
+"""The limit of a client, and what it used."""
 
 
 class Offer(NamedTuple):
@@ -92,7 +98,7 @@ class ClientQuotas:
         """Whether anything is limited: else nothing is measured."""
         self._usages: dict[tuple[str, str], ClientUsage] = {}
         """By the names that usage is counted under, those used last behind."""
-        self._found: dict[tuple[str, str], tuple[Match, ClientUsage] | None] = {}
+        self._found: dict[tuple[str, str], Found | None] = {}
         """What was found for a user and client id since the limits changed."""
 
     @property
@@ -111,10 +117,14 @@ class ClientQuotas:
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count what a client used; return for how many ms it is to be throttled."""
-        found = self._find(user, client_id, now_ms)
-        if found is None:
-            return 0
+        found = self.find(user, client_id, now_ms)
+        return 0 if found is None else self.record_for(found, value, now_ms)
+
+    def record_for(self, found: Found, value: float, now_ms: int) -> int:
+        """Count what a client used, by what `find` returned for it; return its throttle in ms."""
         match, usage = found
+        value += usage.late
+        usage.late = 0.0
         rate = usage.rate
         rate.record(value, now_ms)
         usage.last_ms = now_ms
@@ -137,21 +147,29 @@ class ClientQuotas:
         Where it `is_certain` that the credit covers the records, or nothing is decided and noted:
         they must be less than the credit, so that no bound of what is given has cut them off.
         """
-        found = self._find(user, client_id, now_ms)
+        found = self.find(user, client_id, now_ms)
         if found is None:
             return FREE
+        return self.offer_to(found, value, now_ms, is_certain=is_certain)
+
+    def offer_to(
+        self, found: Found, value: float, now_ms: int, *, is_certain: bool = False
+    ) -> Offer:
+        """Return as `offer`, by what `find` returned for the client."""
         match, usage = found
         bucket = usage.bucket
         usage.last_ms = now_ms
         bucket.fill(now_ms)
-        if value > bucket.tokens - 1:
+        tokens = bucket.tokens - usage.late
+        if value > tokens - 1:
             if is_certain:
                 return UNDECIDED
-            missing = min(value, bucket.burst) - bucket.tokens
-            missing_ms = whole_ms(missing / match.limit * 1_000)
+            missing_ms = whole_ms((min(value, bucket.burst) - tokens) / match.limit * 1_000)
             if missing_ms > 0:
                 self._throttle(match, usage, missing_ms, now_ms)
                 return Offer(False, missing_ms)
+        value += usage.late
+        usage.late = 0.0
         usage.rate.record(value, now_ms)
         delay_ms = bucket.spend(value, now_ms)
         if not delay_ms:
@@ -165,12 +183,13 @@ class ClientQuotas:
         Its credit, which is limit x (windows - 1) x length of a window at most (features QU16); and
         the share of a window at least, for which it may have to wait.
         """
-        found = self._find(user, client_id, now_ms)
+        found = self.find(user, client_id, now_ms)
         if found is None:
             return None
         match, usage = found
         usage.bucket.fill(now_ms)
-        return max(usage.bucket.tokens, match.limit * self.shape.window_ms / 1_000)
+        tokens = usage.bucket.tokens - usage.late
+        return max(tokens, match.limit * self.shape.window_ms / 1_000)
 
     def forget_idle(self, now_ms: int) -> None:
         """Forget what was not used for an hour."""
@@ -189,7 +208,8 @@ class ClientQuotas:
             user, client_id = match.counted_as
             self._report(Throttle(_short(user), _short(client_id), match.limit, delay_ms))
 
-    def _find(self, user: str, client_id: str, now_ms: int) -> tuple[Match, ClientUsage] | None:
+    def find(self, user: str, client_id: str, now_ms: int) -> Found | None:
+        """Return the limit of a client and its usage; None if it has no limit."""
         if not self.is_active:
             return None
         if self._may_change and self._limits.have_changed:

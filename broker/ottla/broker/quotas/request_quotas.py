@@ -1,10 +1,14 @@
 """Charges requests and answers to their clients, and mutes the connections of those that took more.
 
-Pure but for the clock it is given.  A Produce is charged by the bytes of its frame when it arrives,
-a fetch by the records of its answer before it is made, and every request by the time it held the
-loop.  The answer of a throttled client leaves at once and says for how long; its connection is
-read no further until then (KIP-219), so that a client that does not listen gains nothing.  Where
-no limit is set for anyone, a request costs one look.  Features QU01-QU03, QU20, QU22.
+Pure but for the clock it is given.  A Produce is charged by the bytes of its frame when it arrives;
+a fetch by the records of its answer before that is made, and by the rest of its frame afterwards;
+every request by the time that it takes: its handler's, decoding and encoding, also in threads, and
+the writes of its answer.  What is known only after the answer was decided is charged with the
+client's next request, as Kafka records the time of its network threads.
+
+The answer of a throttled client leaves at once and says for how long; its connection is read no
+further until then (KIP-219), so that a client that does not listen gains nothing.  Where no limit
+is set for any client, a request costs one look.  Features QU01-QU03, QU20, QU22.
 """
 
 import logging
@@ -14,13 +18,13 @@ from functools import partial
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.quotas.client_quotas import ClientQuotas, Throttle
-from ottla.broker.quotas.quota_callback import CustomLimits
+from ottla.broker.quotas.client_quotas import FREE, ClientQuotas, ClientUsage, Offer, Throttle
 from ottla.model.limits import FRAME_LENGTH_BYTES
 from ottla.model.log_events import event
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.quota_limits import ClientEntity, Limits, limits_of
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_callback import CustomLimits
+from ottla.model.rates import SampledRate, WindowShape
 from ottla.model.seams import Clock
 from ottla.model.settings.quotas import (
     CONSUMER_BYTE_RATE,
@@ -57,14 +61,25 @@ NS_PER_PERCENT = 10_000_000
 class RequestCharge:
     """What one request is charged, and for how long its client is throttled for it."""
 
-    __slots__ = ("_client_id", "_quotas", "_user", "throttle_ms", "used_ns")
+    __slots__ = (
+        "_client_id", "_fetch_usage", "_given_bytes", "_quotas", "_settled_ns", "_usage", "_user",
+        "is_exempt", "throttle_ms", "used_ns",
+    )  # fmt: skip
 
     def __init__(self, quotas: "RequestQuotas", user: str, client_id: str) -> None:
         self._quotas = quotas
         self._user = user
         self._client_id = client_id
+        # Whom the rest of a fetch's frame is charged to, besides the records that were given.
+        self._fetch_usage: ClientUsage | None = None
+        self._given_bytes: int
+        # When the time was charged; negative before that.  Then there is a usage, or no limit.
+        self._settled_ns = -1
+        self._usage: ClientUsage | None
+        self.is_exempt = False
+        """Whether it is a request between brokers: its time is counted, and no client pays."""
         self.used_ns = 0
-        """Time of the loop that it took besides its handler's first turn."""
+        """Time that it took besides its handler's first turn, on the loop or in threads."""
         self.throttle_ms = 0
 
     def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
@@ -87,23 +102,28 @@ class RequestCharge:
 
         Else they are taken back from the charge, and the answer goes out without any.
         """
-        quotas = self._quotas
-        now_ms = quotas.now_ms()
-        offer = quotas.fetch.offer(self._user, self._client_id, byte_count, now_ms)
+        now_ms = self._quotas.now_ms()
+        offer = self._offer(byte_count, now_ms)
         if offer.delay_ms:
             self._throttle(slot, offer.delay_ms, now_ms)
         return offer.is_given
 
     def may_give_all(self, byte_count: int) -> bool:
         """Charge a fetch for records that its client has the credit for; else charge nothing."""
-        quotas = self._quotas
-        fetch = quotas.fetch
-        if not fetch.is_active:
-            return True
-        offer = fetch.offer(
-            self._user, self._client_id, byte_count, quotas.now_ms(), is_certain=True
-        )
-        return offer.is_given
+        return self._offer(byte_count, self._quotas.now_ms(), is_certain=True).is_given
+
+    def _offer(self, byte_count: int, now_ms: int, *, is_certain: bool = False) -> Offer:
+        fetch = self._quotas.fetch
+        if self.is_exempt or not fetch.is_active:
+            return FREE
+        found = fetch.find(self._user, self._client_id, now_ms)
+        if found is None:
+            return FREE
+        offer = fetch.offer_to(found, byte_count, now_ms, is_certain=is_certain)
+        if offer.is_given:
+            self._fetch_usage = found[1]
+            self._given_bytes = byte_count
+        return offer
 
     def settle(self, slot: ResponseSlot) -> int:
         """Charge the request's time; return for how many ms its client is throttled in all.
@@ -111,15 +131,53 @@ class RequestCharge:
         Its time is its handler's, and that of its steps; not what it waited for others.
         """
         quotas = self._quotas
-        if quotas.request.is_active:
-            ended_ns = slot.handled_ns or quotas.loop_clock.now_ns()
-            percent = (ended_ns - slot.started_ns + self.used_ns) / NS_PER_PERCENT
+        request = quotas.request
+        if request.is_active and not self.is_exempt:
+            self._settled_ns = now_ns = quotas.loop_clock.now_ns()
+            used_ns = (slot.handled_ns or now_ns) - slot.started_ns + self.used_ns
             self.used_ns = 0
             now_ms = quotas.now_ms()
-            delay_ms = quotas.request.record(self._user, self._client_id, percent, now_ms)
-            if delay_ms:
-                self._throttle(slot, delay_ms, now_ms)
+            found = request.find(self._user, self._client_id, now_ms)
+            if found is None:
+                self._usage = None
+            else:
+                self._usage = found[1]
+                delay_ms = request.record_for(found, used_ns / NS_PER_PERCENT, now_ms)
+                if delay_ms:
+                    self._throttle(slot, delay_ms, now_ms)
         return self.throttle_ms
+
+    def note_apart(self, used_ns: int) -> None:
+        """Count time that a thread took for the request; the loop did not wait for it."""
+        self.used_ns += used_ns
+        if self._settled_ns >= 0:
+            self._settled_ns = self._quotas.loop_clock.now_ns()
+
+    def complete(self, slot: ResponseSlot, now_ns: int) -> None:
+        """Count what making the answer took since the charge was settled: time, and bytes.
+
+        A request that was never settled has no answer (acks=0) or comes from a broker: its time is
+        exempt, as in Kafka.
+        """
+        usage = self._fetch_usage
+        if usage is not None:
+            chunks = slot.chunks
+            size = len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
+            usage.late += size - self._given_bytes
+        settled_ns = self._settled_ns
+        if settled_ns < 0:
+            self.is_exempt = True
+            ended_ns = slot.handled_ns or now_ns
+            self._quotas.record_exempt(ended_ns - slot.started_ns + self.used_ns)
+        elif (usage := self._usage) is not None:
+            usage.late += (now_ns - settled_ns + self.used_ns) / NS_PER_PERCENT
+
+    def note_written(self, used_ns: int) -> None:
+        """Count time that the loop took to write answers of the client."""
+        if self._settled_ns < 0:
+            self._quotas.record_exempt(used_ns)
+        elif self._usage is not None:
+            self._usage.late += used_ns / NS_PER_PERCENT
 
     def _throttle(self, slot: ResponseSlot, delay_ms: int, now_ms: int) -> None:
         if delay_ms > self.throttle_ms:
@@ -148,6 +206,9 @@ class RequestQuotas:
             throttle_ms_max=shape.window_ms,
             report=partial(self._log, REQUEST_PERCENTAGE),
         )
+        self.exempt = SampledRate(shape)
+        """Percent of a second that requests take which no client pays for, while any client's
+        time is limited."""
         self.by_key = {
             PRODUCER_BYTE_RATE: self.produce,
             CONSUMER_BYTE_RATE: self.fetch,
@@ -189,6 +250,11 @@ class RequestQuotas:
         for one in self.by_key.values():
             one.forget_idle(now_ms)
 
+    def record_exempt(self, used_ns: int) -> None:
+        """Count time of requests that no client pays for."""
+        if self.request.is_active:
+            self.exempt.record(used_ns / NS_PER_PERCENT, self.now_ms())
+
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
         """Begin to charge a request that has arrived."""
         header = context.header
@@ -197,10 +263,12 @@ class RequestQuotas:
             is_counted = self.produce.is_active
         else:
             is_counted = header.api_key == FETCH and self.fetch.is_active
-        if not is_counted and (not self.request.is_active or header.api_key in EXEMPT):
+        if not is_counted and not self.request.is_active:
             return
         slot = context.slot
         slot.charge = charge = RequestCharge(self, context.peer.user, header.client_id or "")
+        if header.api_key in EXEMPT:
+            charge.is_exempt = True
         if is_produce and is_counted:
             charge.on_arrived(frame_bytes, slot)
 

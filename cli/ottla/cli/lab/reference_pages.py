@@ -81,6 +81,50 @@ FEATURES = (
     ("share groups, streams groups, tiered storage", "no", ""),
 )
 """Features of Kafka: whether they work, and what to know."""
+DEPARTURES = (
+    (
+        "byte quotas: a token bucket",
+        "Kafka measures a rate over windows and forgets a burst all at once when its window "
+        "goes, so that a client gets between half of its limit and a third more over a minute. "
+        "Here what is overdrawn stays overdrawn until it is paid off, and a minute gives the "
+        "limit. The throttle has Kafka's formula; the request quota has Kafka's rate.",
+    ),
+    (
+        "whole batches for limited clients",
+        "Kafka cuts a response wherever its bytes end, and the client pays for a part of a "
+        "batch that it has to fetch again. A client with a byte quota is given whole batches; "
+        "one larger than ten windows of its limit once it has saved up all it can. Clients "
+        "without a quota get what Kafka gives.",
+    ),
+    (
+        "bounded producer state",
+        "Kafka remembers every producer until producer.id.expiration.ms, whatever memory that "
+        "takes. Here a log remembers 10,000 at most and all logs of a broker 250,000 together; "
+        "the ones that were silent for longest are forgotten first, 64 of each log never for "
+        "the sake of others. A producer that was forgotten is served as a new one.",
+    ),
+    (
+        "a full disk (ENOSPC, EDQUOT, EFBIG)",
+        "Kafka takes the whole log directory offline, and stops with the last one. Here appends "
+        "are refused with KAFKA_STORAGE_ERROR, reads go on, and appends are accepted again when "
+        "there is room: space is made by deleting records, which needs the broker. Other errors "
+        "take a log offline.",
+    ),
+    (
+        "group.consumer.assignment.interval.ms is 0 by default",
+        "Kafka 4.4 has 1000, which batches the work of its assignors. Here a target is computed "
+        "in steps beside other requests, and a member that joins is answered with its "
+        "partitions; Kafka answers at once with none, and the member gets them with a later "
+        "heartbeat.",
+    ),
+    (
+        "the size of a fetch under quota",
+        "Kafka charges the response's body and its length, here the whole frame is charged, "
+        "five bytes more.",
+    ),
+)
+"""What differs from Kafka by decision, and why."""
+
 FEATURES_BEGIN, FEATURES_END = "<!-- features: begin -->\n", "<!-- features: end -->\n"
 
 
@@ -165,13 +209,15 @@ def compatibility_page() -> str:
         if key not in served | named and API[key].on_broker and key < OWN_KEYS_FROM
     ]
     return (
-        f"{NOTICE}# Compatibility\n\n{features_table()}\nThe protocol is that of Apache Kafka 4.3. "
+        f"{NOTICE}# Compatibility\n\n{features_table()}\n## By decision\n\n"
+        f"{table(('what differs', 'why'), DEPARTURES)}\n## The protocol\n\n"
+        "The protocol is that of Apache Kafka 4.3. "
         "A broker lists the APIs below in ApiVersions, and refuses others with UNSUPPORTED_VERSION."
-        "\n\n## Served\n\n"
-        f"{table(('key', 'API', 'versions'), rows)}\n## Not served\n\n"
+        "\n\n### Served\n\n"
+        f"{table(('key', 'API', 'versions'), rows)}\n### Not served\n\n"
         f"{table(('capability', 'APIs'), missing)}\n"
         f"Also not served on a broker's listener: {', '.join(name for (name,) in others)}.\n\n"
-        f"## Our own\n\nNo client lists these; `ottla` uses them.\n\n{table(('key', 'API'), own)}"
+        f"### Our own\n\nNo client lists these; `ottla` uses them.\n\n{table(('key', 'API'), own)}"
     )
 
 

@@ -7,7 +7,7 @@ ahead, and an answer to a question asked before that is dropped too.  Invariants
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ottla.client.fetch.fetched import Fetched
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
@@ -15,13 +15,14 @@ from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.telemetry.measures import FetchMeasures
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch, TopicPartition
+from ottla.model.settings.offset_reset import OffsetReset
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 RESET_PAUSE_MS_MAX = 1_000
 """Longest pause before a position is looked up that was out of range time and again: Kafka's
 default of `retry.backoff.max.ms`."""
 
-RESETS = {"earliest": EARLIEST, "latest": LATEST}
+RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class PartitionPlace:
@@ -84,9 +85,16 @@ class Positions:
     """The partitions a consumer is assigned."""
 
     def __init__(
-        self, auto_offset_reset: str, ahead_bytes: int, *, retry_backoff_ms: int = 100
+        self,
+        auto_offset_reset: OffsetReset,
+        ahead_bytes: int,
+        *,
+        retry_backoff_ms: int = 100,
+        wall_ms: Callable[[], int] = int,
     ) -> None:
-        self._reset = RESETS.get(auto_offset_reset)
+        """`wall_ms` is the time that a reset by duration is counted back from."""
+        self._auto_offset_reset = auto_offset_reset
+        self._wall_ms = wall_ms
         self._ahead_bytes = ahead_bytes
         self._retry_backoff_ms = retry_backoff_ms
         self._places: dict[TopicPartition, PartitionPlace] = {}
@@ -145,7 +153,7 @@ class Positions:
 
     def reset_of(self, place: PartitionPlace) -> int:
         """Return the timestamp to look up for a partition without a position; refuse if none is."""
-        timestamp = self._reset if place.lookup is None else place.lookup
+        timestamp = self._reset_timestamp() if place.lookup is None else place.lookup
         if timestamp is None:
             raise RefusedError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -264,7 +272,8 @@ class Positions:
         if place.fetched:
             place.is_refused = True  # read what there is; it is asked again behind that
             return
-        if self._reset is None:
+        reset = self._reset_timestamp()
+        if reset is None:
             assert place.position is not None
             raise RefusedError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -272,7 +281,7 @@ class Positions:
                 "auto.offset.reset is none",
             )
         self._move(place, None)
-        place.lookup = self._reset
+        place.lookup = reset
         if place.reset_count:
             pause_ms = self._retry_backoff_ms << min(place.reset_count - 1, 10)
             place.look_up_from_ms = now_ms + min(pause_ms, RESET_PAUSE_MS_MAX)
@@ -292,7 +301,7 @@ class Positions:
         if position.offset <= end.offset:
             self._move(place, position)
             return
-        if self._reset is None:
+        if self._reset_timestamp() is None:
             raise RefusedError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{place.at} was truncated to offset {end.offset} after records up to "
@@ -304,6 +313,13 @@ class Positions:
         """Take in the answer to a look-up."""
         if not self._is_stale(place, turn) and place.position is None:
             self._move(place, found)
+
+    def _reset_timestamp(self) -> int | None:
+        """Return the timestamp that `auto.offset.reset` looks up now; None if it is none."""
+        reset = self._auto_offset_reset
+        if reset.duration_ms is None:
+            return RESETS[reset.strategy]
+        return max(0, self._wall_ms() - reset.duration_ms)
 
     def _is_stale(self, place: PartitionPlace, turn: int) -> bool:
         return self._places.get(place.at) is not place or place.turn != turn

@@ -38,11 +38,19 @@ class Subscription:
         self,
         topics: Iterable[str] | None = None,
         pattern: str | SubscriptionPattern | None = None,
+        exclude: str | None = None,
     ) -> None:
+        """`exclude` is a pattern of Python's: topics whose whole name matches it are left out."""
         self.topics = None if topics is None else frozenset(topics)
         is_remote = isinstance(pattern, SubscriptionPattern)
         self.remote_regex = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
         self._regex = None if pattern is None or is_remote else _compiled(str(pattern))
+        if exclude is not None and self._regex is None:
+            raise ValueError(
+                "exclude needs a pattern that is matched here: the coordinator matches a "
+                "SubscriptionPattern, and named topics are not searched"
+            )
+        self._exclude = None if exclude is None else _compiled(exclude)
 
     def __bool__(self) -> bool:
         """Return whether it takes part."""
@@ -62,5 +70,7 @@ class Subscription:
         return frozenset(
             name
             for name, topic in known.items()
-            if self._regex.fullmatch(name) and not topic.is_internal
+            if self._regex.fullmatch(name)
+            and not topic.is_internal
+            and not (self._exclude is not None and self._exclude.fullmatch(name))
         )

@@ -9,6 +9,7 @@ handed in.
 import zlib
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import NamedTuple, TypeAlias
 
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -30,6 +31,25 @@ class Partitioner(Enum):
         if self is Partitioner.CONSISTENT_RANDOM:
             return crc32_partition_of(key, partition_count) if key else None
         return None if key is None else partition_of(key, partition_count)
+
+
+class UnplacedRecord(NamedTuple):
+    """A record whose partition is to be chosen, and the partitions of its topic."""
+
+    topic: str
+    """Name of the topic."""
+    key: bytes | None
+    """Key of the record; None if it has none."""
+    value: bytes | None
+    """Value of the record; None for a tombstone."""
+    partitions: Sequence[int]
+    """Partition numbers of the topic, ascending."""
+    available: Sequence[int]
+    """Those that have a leader; all of them if none has."""
+
+
+PartitionChoice: TypeAlias = Callable[[UnplacedRecord], int | None]
+"""A partitioner of the application's own; None leaves the choice to the setting `partitioner`."""
 
 
 class StickyPartitions:

@@ -4,6 +4,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
 from ottla.model.settings.client_security import ClientSecurity
 from ottla.model.settings.declare import SettingKind, check_fields, setting
+from ottla.model.settings.offset_reset import offset_reset_text
 from ottla.model.values import frozen
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
@@ -159,9 +160,10 @@ class ConsumerConfig(ClientSecurity):
     auto_offset_reset: str = setting(
         "latest",
         key="auto.offset.reset",
-        one_of=("earliest", "latest", "none"),
+        parse=offset_reset_text,
         doc="Where to read on when there is no position, or it is not in the log any more; none "
-        "makes that an error.",
+        "makes that an error, by_duration:PT1H starts at the records of the last hour (an ISO-8601 "
+        "duration; KIP-1106).",
     )
     isolation_level: str = setting(
         "read_uncommitted",

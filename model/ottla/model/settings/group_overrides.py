@@ -30,6 +30,13 @@ class GroupSettings:
         broker_keys=("group.consumer.heartbeat.interval.ms",),
         doc="How often members of the consumer protocol are told to send a heartbeat.",
     )
+    assignment_interval_ms: int = setting(
+        0,
+        key="consumer.assignment.interval.ms",
+        at_least=0,
+        broker_keys=("group.consumer.assignment.interval.ms",),
+        doc="The shortest time between two assignments of the group.",
+    )
 
 
 GROUP_DEFINITIONS: Mapping[str, Definition] = definitions(GroupSettings)
@@ -47,6 +54,7 @@ def group_settings_of(texts: Mapping[str, str], config: GroupConfig) -> GroupSet
         **{
             "session_timeout_ms": config.consumer_session_timeout_ms,
             "heartbeat_interval_ms": config.consumer_heartbeat_interval_ms,
+            "assignment_interval_ms": config.consumer_assignment_interval_ms,
             **values,
         }
     )
@@ -65,6 +73,10 @@ def check_group_texts(texts: Mapping[str, str], config: GroupConfig) -> None:
         "consumer.heartbeat.interval.ms": (
             config.consumer_heartbeat_interval_ms_min,
             config.consumer_heartbeat_interval_ms_max,
+        ),
+        "consumer.assignment.interval.ms": (
+            config.consumer_assignment_interval_ms_min,
+            config.consumer_assignment_interval_ms_max,
         ),
         "consumer.session.timeout.ms": (
             config.consumer_session_timeout_ms_min,

@@ -11,6 +11,8 @@ ORDERED = (
     ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
     ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
     ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.min.assignment.interval.ms", "group.consumer.assignment.interval.ms"),
+    ("group.consumer.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"),
 )
 """Pairs of settings of which the second may not be below the first."""
 
@@ -142,6 +144,26 @@ class GroupConfig:
         at_least=1,
         doc="The longest heartbeat interval that a group of the consumer protocol may be given.",
     )
+    consumer_assignment_interval_ms: int = setting(
+        0,
+        key="group.consumer.assignment.interval.ms",
+        at_least=0,
+        doc="The shortest time between two assignments of a group of the consumer protocol. What "
+        "changes within it is assigned together, and members that join wait for that. Kafka 4.4's "
+        "default is 1000.",
+    )
+    consumer_assignment_interval_ms_min: int = setting(
+        0,
+        key="group.consumer.min.assignment.interval.ms",
+        at_least=0,
+        doc="The shortest assignment interval that a group may be given.",
+    )
+    consumer_assignment_interval_ms_max: int = setting(
+        15_000,
+        key="group.consumer.max.assignment.interval.ms",
+        at_least=0,
+        doc="The longest assignment interval that a group may be given.",
+    )
     consumer_size_max: int = setting(
         INT32_MAX,
         key="group.consumer.max.size",
@@ -166,8 +188,9 @@ class GroupConfig:
         600_000,
         key="group.consumer.regex.refresh.interval.ms",
         at_least=10_000,
-        has_no_effect_yet="what they match follows every change of topics at once",
-        doc="How often regular expressions of subscriptions are matched with the topics again.",
+        doc="How often regular expressions of subscriptions are resolved again for the principals "
+        "that subscribe by them, where an authorizer is set: one that was silent since then limits "
+        "no longer which topics are seen. Changes of topics and of ACLs are followed at once.",
     )
 
     def __post_init__(self) -> None:

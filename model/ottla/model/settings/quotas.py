@@ -175,3 +175,12 @@ class MutationQuotaConfig:
         at_least=1,
         doc="Length of a window of the quota of controller mutations.",
     )
+    callback_class: str | None = setting(
+        None,
+        key=CALLBACK_CLASS,
+        kind=SettingKind.CLASS,
+        parse=parse_callback,
+        text="",
+        doc="A class that decides the limits of clients in place of the eight levels, as "
+        "module:Class; set it on brokers and controllers.",
+    )

@@ -2,7 +2,8 @@
 
 It has the methods of Kafka's ClientQuotaCallback, in Python's spelling: see `QuotaCallback`.  The
 code is not ours: what it raises, and limits that are none, are noted at this edge, and the client
-has no limit then.  It is called on the loop, so it must not wait for anything.  Feature QU26.
+has no limit then.  A broker calls it on its loop, a controller beside it while it decides; in
+neither place may it wait for anything.  Feature QU26.
 """
 
 import math
@@ -26,11 +27,11 @@ CUSTOM = Level(None, None)
 class QuotaCallback(Protocol):
     """What the class of the setting has.
 
-    `quota_type` is PRODUCE, FETCH or REQUEST.
+    `quota_type` is PRODUCE, FETCH or REQUEST on a broker, CONTROLLER_MUTATION on a controller.
     """
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Accept the broker's settings, once, at the start; it may refuse them by raising."""
+        """Accept the node's settings, once, at the start; it may refuse them by raising."""
         ...
 
     def quota_metric_tags(
