@@ -9,12 +9,16 @@ from crc32c import crc32c
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.limits import INT32_MAX
+from ottla.storage import recovery
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.disk import RealDisk
+from ottla.storage.disk_seam import Disk
+from ottla.storage.files import SNAPSHOT, file_name
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import ProducerEntry, ProducerStates
+from ottla.storage.segment import Segment
 from ottla.storage.workbench import NOW_MS, Workbench, append
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
@@ -126,6 +130,50 @@ async def test_after_a_clean_restart_the_last_batch_is_still_a_duplicate(bench: 
 
     assert produce(log, INT32_MAX - 1, count=4).is_duplicate
     assert produce(log, 2).base_offset == 4
+
+
+async def test_a_clean_start_without_snapshots_spares_a_later_kill_the_closed_segments(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await bench.open(LogConfig(segment_bytes=200))
+    for number in range(6):
+        append(log, build_batch([(NOW_MS, b"k", b"%d" % number * 50)]))
+    await log.close()
+    for path in Path(bench.directory).glob("*.snapshot"):
+        path.unlink()
+
+    log = await bench.open(log.config, is_clean=True, recovery_point=log.recovery_point)
+
+    assert [path.name for path in Path(bench.directory).glob("*.snapshot")] == [
+        file_name(log.end_offset, SNAPSHOT)
+    ]
+    append(log, build_batch([(NOW_MS, b"k", b"last" * 10)]))
+    replayed: list[Offset] = []
+
+    async def replay(
+        disk: Disk, segment: Segment, producers: ProducerStates, end_offset: Offset
+    ) -> None:
+        replayed.append(segment.base_offset)
+
+    monkeypatch.setattr(recovery, "_replay_segment", replay)
+    log = await bench.kill_and_open(log, recovery_point=log.recovery_point)
+    assert (log.end_offset, replayed) == (7, [])
+
+
+@pytest.mark.parametrize("segment_count", [0, 1])
+async def test_a_clean_start_of_one_segment_writes_no_snapshot(
+    bench: Workbench, segment_count: int
+) -> None:
+    log = await bench.open(LogConfig())
+    for _ in range(segment_count):
+        append(log, build_batch([(NOW_MS, b"k", b"v")]))
+    await log.close()
+    for path in Path(bench.directory).glob("*.snapshot"):
+        path.unlink()
+
+    await bench.open(log.config, is_clean=True, recovery_point=log.recovery_point)
+
+    assert not [*Path(bench.directory).glob("*.snapshot")]
 
 
 async def test_a_duplicate_under_log_append_time_gets_its_first_time(bench: Workbench) -> None:

@@ -287,10 +287,19 @@ class LogLoader:
         return end_offset if await _knows_its_times(segment) else None
 
     async def _clean_producers(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
-        """Return the producers of a cleanly closed log: no snapshot at all means there are none."""
-        if not offsets_of(await self._view.names(), SNAPSHOT):
-            return ProducerStates(end_offset)
-        return await self._producers_at(segments, end_offset)
+        """Return the producers of a cleanly closed log: no snapshot at all means there are none.
+
+        A fresh snapshot then says so, as in Kafka: without it, a start after a kill would read all
+        closed segments for their producers.  One segment alone is read after a kill anyway.
+        """
+        if offsets_of(await self._view.names(), SNAPSHOT):
+            return await self._producers_at(segments, end_offset)
+        producers = ProducerStates(end_offset)
+        if len(segments) > 1:
+            path = f"{self._directory}/{file_name(end_offset, SNAPSHOT)}"
+            await self._disk.write_atomically(path, encode_snapshot(producers))
+            self._view.forget()
+        return producers
 
     async def _producers_at(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
         return await load_producers(
