@@ -128,6 +128,30 @@ def test_an_election_of_an_unknown_type_is_refused() -> None:
         elect(cluster_of(1), 7, "a")
 
 
+def test_a_run_of_rebalancing_gives_back_a_thousand_partitions() -> None:
+    """Kafka's bound, features RE16."""
+    cluster = cluster_of(1, 2)
+    assignments = [
+        CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2])
+        for index in range(1_001)
+    ]
+    topic = CreatableTopic(
+        name="a", num_partitions=-1, replication_factor=-1, assignments=assignments
+    )
+    cluster.forward(CreateTopicsRequest(topics=[topic]))
+    cluster.kill(1)
+    cluster.heartbeat(1)
+    for index in range(1_001):
+        cluster.alter_isr("a", index, 2, 1)
+
+    counts = []
+    for _ in range(3):
+        records = elections.rebalance(cluster.image, cluster.config)
+        cluster.take(decided(cluster.image, records, None))
+        counts.append(len(records))
+    assert counts == [1_000, 1, 0]
+
+
 def test_rebalancing_gives_back_a_bounded_number_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of(1, 2)
     for name in ("a", "b", "c"):

@@ -15,7 +15,7 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import partition_change_record
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.quota_limits import ClientEntity, QuotaEntity
-from ottla.model.rates import WindowShape
+from ottla.model.rates import THROTTLE_MS_MAX, WindowShape
 from ottla.model.settings.controller import load_controller_config
 from ottla.node.local_nodes_driver import free_port
 from ottla.telemetry.prometheus_text import render
@@ -163,6 +163,12 @@ def test_clients_that_owe_mutations_have_a_series_until_they_saved_up_again() ->
 
     assert shown("controllermutation_tokens") == [(("", "loader"), -10.0)]
     assert shown("controllermutation_throttle_time") == [(("", "loader"), 5_000)]
+    least: dict[ClientEntity, dict[str, float]] = {
+        (QuotaEntity("client-id", True, ""),): {"controller_mutation_rate": 5e-324}
+    }
+    mutations.charge(least, api_key=19, api_version=5, user="u", client_id="loader", now_ms=0)
+    assert shown("controllermutation_throttle_time") == [(("", "loader"), THROTTLE_MS_MAX)]
+    mutations.charge(limits, api_key=19, api_version=5, user="u", client_id="loader", now_ms=0)
     now_ms = 6_000
     assert shown("controllermutation_tokens") == [(("", "loader"), 2.0)]
     assert shown("controllermutation_throttle_time") == [(("", "loader"), 0)]

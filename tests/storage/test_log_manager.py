@@ -18,6 +18,7 @@ from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
+from ottla.storage import log_recovery_driver
 from ottla.storage.checkpoint_file import parse_checkpoint
 from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log
@@ -255,6 +256,35 @@ async def test_leaving_before_recovery_keeps_the_clean_marker() -> None:
         async with open_log_manager(disk, config, TrioClock(), SeededRng(5)) as logs:
             assert logs.previous_broker_epoch == 42
             await logs.shutdown_cleanly(broker_epoch=43)
+
+
+async def test_each_recovery_thread_tells_the_segments_of_its_log(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """remainingSegmentsToRecover has the tag threadNum, as in Kafka."""
+    disk = await formatted_disk()
+    async with recovered(disk) as logs:
+        for index in range(4):
+            log = await logs.create(TopicPartition("a", index), TOPIC_ID, CONFIG)
+            for _ in range(3):
+                append(log, b"x" * 10_000)
+                await log.roll(now_ms=0)
+            await log.flush()
+    monkeypatch.setattr(log_recovery_driver, "CHECKED_BYTES_MIN", 0)
+    config = BrokerConfig(node_id=NodeId(1), log_dirs=DIRECTORIES, recovery_threads_per_dir=2)
+    seen: set[tuple[int, ...]] = set()
+    async with open_log_manager(disk, config, TrioClock(), SeededRng(5)) as logs:
+
+        async def look() -> None:
+            seen.add(tuple(logs.directories[0].progress.segment_counts_by_thread))
+            await trio.lowlevel.checkpoint()
+
+        disk._pause = look
+        await logs.recover(lambda partition: CONFIG)
+        for directory in logs.directories:
+            assert directory.progress.segment_counts_by_thread == [0, 0]
+    assert max(counts[0] for counts in seen if counts) > 0
+    assert max(counts[1] for counts in seen if counts) > 0
 
 
 async def test_recovery_tells_how_far_it_is(autojump_clock: MockClock) -> None:

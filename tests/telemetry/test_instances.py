@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.telemetry.instances import (
+    INSTANCES_MAX,
     INSTANCES_PER_CONNECTION_MAX,
     ClientInstances,
     GetAnswer,
@@ -418,6 +419,20 @@ def test_above_the_bound_the_one_that_was_silent_longest_goes(desk: Desk) -> Non
     assert desk.stale == [clients[1]]
     assert len(desk.instances) == 4
     assert desk.instances.counts.evicted == 1
+
+
+def test_kafkas_number_of_clients_is_kept_and_not_one_more() -> None:
+    """16,384, features TE10."""
+    desk = Desk(instances_max=INSTANCES_MAX)
+    first = desk.joined(0)
+    for number in range(1, 16_384):
+        desk.joined(number)
+    assert (len(desk.instances), desk.instances.counts.evicted) == (16_384, 0)
+    assert desk.instances.get(first) is not None
+
+    desk.joined(16_384)
+    assert (len(desk.instances), desk.instances.counts.evicted) == (16_384, 1)
+    assert desk.instances.get(first) is None
 
 
 def test_the_bound_is_complained_of_at_most_once_in_five_minutes(desk: Desk) -> None:

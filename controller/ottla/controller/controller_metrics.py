@@ -13,7 +13,7 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import NO_NODE, NodeId
-from ottla.model.rates import WindowShape
+from ottla.model.rates import WindowShape, whole_ms
 from ottla.model.settings.disks import DiskConfig
 from ottla.node.authorizer_metrics import AuthorizerMetrics
 from ottla.node.room_metrics import reserve_families, room_families
@@ -241,7 +241,7 @@ def _mutations(quotas: MutationQuotas, now_ms: int) -> Iterator[Family]:
             "throttle-time",
             "Milliseconds until a limited client has paid off its debt.",
             [
-                (names, round(max(0.0, -tokens) / per_second * 1_000))
+                (names, whole_ms(max(0.0, -tokens) / per_second * 1_000))
                 for names, tokens, per_second in found
             ],
         ),

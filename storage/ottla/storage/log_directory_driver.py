@@ -4,7 +4,7 @@ A directory whose disk fails goes offline with its reason until the next start.
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from ottla.model.errors import ConfigError, CorruptDataError
@@ -44,6 +44,8 @@ class RecoveryProgress:
 
     remaining_log_count: int = 0
     remaining_segment_count: int = 0
+    segment_counts_by_thread: list[int] = field(default_factory=list)
+    """Segments left of the log that each recovery thread checks, by the thread's number."""
     bytes_total: int = 0
     bytes_done: int = 0
 

@@ -103,6 +103,7 @@ async def recover_directory(
     await _load_checkpoints(disk, directory, partitions)
     await directory.spend_clean_marker()
     directory.progress.remaining_log_count = len(partitions)
+    directory.progress.segment_counts_by_thread = [0] * plan.worker_count
     if plan.is_all_checked or not directory.was_clean:
         await _measure(disk, directory, partitions, plan)
 
@@ -140,6 +141,7 @@ async def recover_directory(
         _abandon_all(found)
         raise failures[0]
     directory.progress.remaining_segment_count = 0
+    directory.progress.segment_counts_by_thread = [0] * plan.worker_count
     return found
 
 
@@ -264,10 +266,14 @@ async def _recover_log(
     places: CheckingPlaces,
 ) -> None:
     progress = directory.progress
+    thread: int | None = None
 
     def on_progress(segment_count: int, size: int) -> None:
         progress.remaining_segment_count -= min(segment_count, progress.remaining_segment_count)
         progress.bytes_done += size
+        if thread is not None:
+            counts = progress.segment_counts_by_thread
+            counts[thread] = max(0, counts[thread] - segment_count)
 
     path = view.path
     topic_id = await _find_topic_id(disk, rng, directory, partition, view, found)
@@ -293,11 +299,14 @@ async def _recover_log(
         if is_clean or unchecked(view.survey, recovery_point)[1] < CHECKED_BYTES_MIN:
             log = await _opened(disk, rng, task, view, on_progress, is_clean=is_clean)
         else:
-            async with places.place() as worker:
+            async with places.place() as (thread, worker):
+                segment_count = unchecked(view.survey, recovery_point)[0]
+                progress.segment_counts_by_thread[thread] = segment_count
                 if worker is not None:
                     is_clean = await worker.recover(task, on_progress)
                     view = DirectoryView(disk, path)
                 log = await _opened(disk, rng, task, view, on_progress, is_clean=is_clean)
+                progress.segment_counts_by_thread[thread] = 0
     except CorruptDataError as error:
         _LOGGER.error("%s is offline: %s", path, error.where)
         found.corrupt[partition] = found.unopened[partition, topic_id] = error.where

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from struct import Struct
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 from uuid import UUID
 
 import trio
@@ -169,30 +169,39 @@ def _say(frames: BinaryIO, frame: Frame) -> None:
     frames.flush()
 
 
+class CheckingPlace(NamedTuple):
+    """One of the recovery threads of a directory."""
+
+    number: int
+    """From 0, as Kafka's gauges number them."""
+    worker: RecoveryWorker | None
+    """The process that does the work; None where this process is to do it."""
+
+
 class CheckingPlaces:
     """How many logs are checked at the same time, and the worker processes that check them."""
 
     def __init__(self, count: int, *, uses_processes: bool) -> None:
         self._count = count
         self._uses_processes = uses_processes
-        self._free, self._taken = trio.open_memory_channel[RecoveryWorker | None](count)
+        self._free, self._taken = trio.open_memory_channel[CheckingPlace](count)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Have the places, and their processes, as long as the context lasts."""
         async with AsyncExitStack() as stack:
-            for _ in range(self._count):
+            for number in range(self._count):
                 worker = None
                 if self._uses_processes:
                     worker = await stack.enter_async_context(open_recovery_worker())
-                self._free.send_nowait(worker)
+                self._free.send_nowait(CheckingPlace(number, worker))
             yield
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[RecoveryWorker | None]:
-        """Wait for a place; its worker is None where this process is to do the work."""
-        worker = await self._taken.receive()
+    async def place(self) -> AsyncIterator[CheckingPlace]:
+        """Wait for a place, and keep it as long as the context lasts."""
+        place = await self._taken.receive()
         try:
-            yield worker
+            yield place
         finally:
-            self._free.send_nowait(worker)
+            self._free.send_nowait(place)

@@ -96,6 +96,13 @@ async def test_records_of_a_compacted_topic_are_not_deleted(world: World) -> Non
     assert outcomes(await ask(world, -1)) == [(ErrorCode.POLICY_VIOLATION, -1)]
 
 
+async def test_records_of_a_topic_without_a_policy_are_deleted(world: World) -> None:
+    """As on Kafka 4.4.0, where the empty list deletes nothing by itself."""
+    partition = await world.add("t", config=TopicConfig(cleanup_policy=()))
+    append(world, partition, 2)
+    assert outcomes(await ask(world, 1)) == [(ErrorCode.NONE, 1)]
+
+
 @pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
 async def test_records_of_an_internal_topic_are_not_deleted(world: World, topic: str) -> None:
     partition = await world.add(topic)

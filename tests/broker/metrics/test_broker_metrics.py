@@ -277,7 +277,7 @@ async def test_the_log_cleaner_shows_what_it_does_and_what_it_leaves(
     await log.roll(now_ms=0)
     reason = "a batch is damaged"
     cleaner.manager.on_failed(TopicPartition("others", 0), reason, now_ms=0, is_final=True)
-    cleaner.runner.died_count += 1
+    cleaner.runner.dead_count += 1
     found = await scrape(broker)
 
     assert found.value("ottla_log_cleaner_cleanings_total") == 2

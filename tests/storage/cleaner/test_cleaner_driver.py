@@ -60,6 +60,7 @@ class SlowRunner:
     """Runs the passes in place, and holds each new segment back until it may be swapped in."""
 
     died_count = 0
+    dead_count = 0
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._inner = InPlaceRunner(disk)

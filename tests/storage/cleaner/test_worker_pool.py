@@ -125,10 +125,15 @@ async def test_a_worker_that_dies_or_lies_costs_its_cleaning_and_leaves_no_proce
             async for _ in found:
                 pass
 
-    assert pool.died_count == 1
+    assert pool.died_count == pool.dead_count == 1
     assert pool.pids == []
     assert len(pids) == 1
     assert not is_there(pids[0])
+
+    pool._command = pool_of(DONE)._command
+    assert await all_of(pool) == [DONE]
+    assert (pool.died_count, pool.dead_count) == (1, 0), "the next worker takes its place"
+    await pool.end_idle()
 
 
 @pytest.mark.parametrize(

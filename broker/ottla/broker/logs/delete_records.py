@@ -214,7 +214,8 @@ def _begin_deletion(partition: Partition, asked: Offset) -> tuple[Log, Offset]:
             f"Cannot delete records of internal topic {partition.topic}",
         )
     log = partition.leader_log()
-    if "delete" not in partition.config.cleanup_policy:
+    policy = partition.config.cleanup_policy
+    if policy and "delete" not in policy:
         raise RefusedError(
             ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete"
         )

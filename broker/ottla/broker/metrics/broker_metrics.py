@@ -285,19 +285,22 @@ def _logs(logs: LogManager) -> Iterator[Family]:
         ("logDirectory",),
         [((directory.path,), int(directory.is_cordoned)) for directory in directories],
     )
-    for name, text, attribute in (
-        ("remainingLogsToRecover", "Logs still to be recovered.", "remaining_log_count"),
-        ("remainingSegmentsToRecover", "Segments of them.", "remaining_segment_count"),
-    ):
-        yield gauges(
-            f"{manager}{name}",
-            text,
-            ("dir",),
-            [
-                ((directory.path,), getattr(directory.progress, attribute))
-                for directory in directories
-            ],
-        )
+    yield gauges(
+        f"{manager}remainingLogsToRecover",
+        "Logs still to be recovered.",
+        ("dir",),
+        [((directory.path,), directory.progress.remaining_log_count) for directory in directories],
+    )
+    yield gauges(
+        f"{manager}remainingSegmentsToRecover",
+        "Segments left of the log that a recovery thread checks.",
+        ("dir", "threadNum"),
+        [
+            ((directory.path, str(thread)), count)
+            for directory in directories
+            for thread, count in enumerate(directory.progress.segment_counts_by_thread)
+        ],
+    )
 
 
 def _network(counts: Mapping[str, float]) -> Iterator[Family]:

@@ -73,8 +73,8 @@ def _totals(cleaner: LogCleaner) -> Iterator[Family]:
         ),
         (
             "DeadThreadCount",
-            "Workers that died within a cleaning.",
-            cleaner.runner.died_count,
+            "Workers that died within a cleaning and have no successor yet.",
+            cleaner.runner.dead_count,
         ),
     ):
         yield gauge(f"{CLEANER}{name}", text, int(value))

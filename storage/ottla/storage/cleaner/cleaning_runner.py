@@ -25,7 +25,12 @@ class CleaningRunner(Protocol):
 
     @property
     def died_count(self) -> int:
-        """How many workers ended before their cleaning did."""
+        """Number of workers that ended before their cleaning did, since the start."""
+        ...
+
+    @property
+    def dead_count(self) -> int:
+        """Number of workers that ended so, and have no successor yet."""
         ...
 
     def run(

@@ -17,6 +17,7 @@ class InPlaceRunner:
     """Runs the passes where it is called."""
 
     died_count = 0
+    dead_count = 0
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -113,7 +113,9 @@ class WorkerPool:
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self.died_count = 0
-        """Workers that ended before their cleaning did."""
+        """Workers that ended before their cleaning did, since the start."""
+        self.dead_count = 0
+        """Workers that are dead now: none takes their place until the next cleaning starts."""
         self._command = command
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
@@ -129,6 +131,8 @@ class WorkerPool:
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
         """Run a cleaning in a worker, which is killed where the block ends before the cleaning."""
         worker = self._idle.pop() if self._idle else await self._start()
+        # A cleaning that finds no worker starts one, which is the dead one's successor.
+        self.dead_count = max(0, self.dead_count - 1)
         self._busy.add(worker)
         is_over = False
         try:
@@ -137,6 +141,7 @@ class WorkerPool:
             is_over = True
         except WorkerDiedError:
             self.died_count += 1
+            self.dead_count += 1
             raise
         finally:
             self._busy.discard(worker)

@@ -120,6 +120,11 @@ class _CountedCleanings:
         """How many workers ended before their cleaning did."""
         return self._runner.died_count
 
+    @property
+    def dead_count(self) -> int:
+        """Number of workers without a successor."""
+        return self._runner.dead_count
+
     @asynccontextmanager
     async def run(
         self, task: CleaningTask, throttle: Throttle
