@@ -217,3 +217,28 @@ def test_a_payload_that_is_too_large_loses_what_has_labels_and_then_all() -> Non
     assert names(100_000) == ["sum", "lag"]
     assert names(200) == ["sum"]
     assert names(5) == []
+
+
+def test_a_producers_averages_are_of_the_time_since_the_last_look() -> None:
+    measures = ProduceMeasures()
+    metrics = ProducerMetrics(measures, buffer_bytes_max=100, buffered_bytes=lambda: 140)
+
+    def found() -> dict[str, float]:
+        prefix = ClientKind.PRODUCER.value
+        return {one.name.removeprefix(prefix): one.value for one in metrics.points(1.0)}
+
+    for queued_ms in (10, 30):
+        measures.queue_times_ms.note(queued_ms)
+        measures.batch_bytes += 500
+        measures.record_count += 8
+    measures.request_count = 4
+    measures.throttle_times_ms.note(100)
+    first = found()
+    assert (first["record.queue.time.avg"], first["record.queue.time.max"]) == (20, 30)
+    assert (first["batch.size.avg"], first["records.per.request.avg"]) == (500, 4)
+    assert (first["produce.throttle.time.avg"], first["produce.throttle.time.max"]) == (25, 100)
+    assert (first["record.send.total"], first["buffer.available.bytes"]) == (16, 0)
+    second = found()
+    assert (second["record.queue.time.avg"], second["batch.size.avg"]) == (0, 0)
+    assert (second["produce.throttle.time.avg"], second["records.per.request.avg"]) == (0, 0)
+    assert second["record.send.total"] == 16

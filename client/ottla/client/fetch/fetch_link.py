@@ -190,7 +190,8 @@ class FetchLink(BrokerLink):
             raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
         measures = self._positions.measures
         measures.latencies_s.note(trio.current_time() - sent_s)
-        measures.throttle_times_ms.note(answer.throttle_time_ms)
+        if answer.throttle_time_ms:
+            measures.throttle_times_ms.note(answer.throttle_time_ms)
         try:
             self._session.take(answer)
         except RefusedError as error:
@@ -209,8 +210,9 @@ class FetchLink(BrokerLink):
             for data in topic.partitions:
                 size_bytes += len(data.records or b"")
                 has_errors |= self._take(asked, topic, data)
-        measures.fetch_bytes.note(size_bytes)
-        measures.fetched_bytes += size_bytes
+        if size_bytes:
+            measures.fetch_bytes.note(size_bytes)
+            measures.fetched_bytes += size_bytes
         if has_errors:
             await trio.sleep(config.retry_backoff_ms / 1_000)
 

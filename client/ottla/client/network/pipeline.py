@@ -158,8 +158,9 @@ class Pipeline(BrokerConnection):
             raise ProtocolError("an answer came that nobody asked for")
         due = self._due.popleft()
         due.frame = frame
-        if self.latencies_s is not None and due.sent_s:
-            self.latencies_s.note(trio.current_time() - due.sent_s)
+        latencies_s = self.latencies_s
+        if latencies_s is not None and due.sent_s:
+            latencies_s.note(trio.current_time() - due.sent_s)
 
     def _check(self) -> None:
         if self._failure is not None:

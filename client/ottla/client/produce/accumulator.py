@@ -260,7 +260,7 @@ class Accumulator:
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
         """Take into flight what may leave now for these partitions, at most a request full."""
-        config = self._config
+        config, measures = self._config, self.measures
         room_bytes = config.request_bytes_max
         taken: list[ProducerBatch] = []
         if self.ended_by is not None:
@@ -276,24 +276,19 @@ class Accumulator:
             room_bytes -= size_bytes
             batch = lane.send_first()
             self._encode(batch)
-            self._measure(batch, now_ms)
+            if batch.attempt_count > 1:
+                measures.retry_count += batch.record_count
+            else:
+                measures.record_count += batch.record_count
+                measures.batch_bytes += len(batch.encoded or b"")
+                measures.queue_times_ms.note(now_ms - batch.created_ms)
             taken.append(batch)
             del self._busy[partition]
             if lane.waiting:
                 self._busy[partition] = lane
         if taken:
-            self.measures.records_per_request.note(sum(batch.record_count for batch in taken))
+            measures.request_count += 1
         return taken
-
-    def _measure(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Count a batch that leaves."""
-        measures = self.measures
-        if batch.attempt_count > 1:
-            measures.retry_count += batch.record_count
-        else:
-            measures.record_count += batch.record_count
-            measures.queue_times_ms.note(now_ms - batch.created_ms)
-            measures.batch_bytes.note(len(batch.encoded or b""))
 
     def next_look_ms(self, now_ms: int) -> int | None:
         """Return when something may become ready, or be over, by time alone."""

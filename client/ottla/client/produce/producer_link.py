@@ -178,7 +178,8 @@ class ProducerLink(BrokerLink):
             )
 
     def _take(self, exchange: ProduceExchange, answer: ProduceResponse) -> None:
-        self._gathered.measures.throttle_times_ms.note(answer.throttle_time_ms)
+        if answer.throttle_time_ms:
+            self._gathered.measures.throttle_times_ms.note(answer.throttle_time_ms)
         for endpoint in answer.node_endpoints:
             self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
         found: dict[tuple[str | UUID, int], PartitionProduceResponse] = {}

@@ -51,8 +51,9 @@ class ConsumerMetrics:
             yield from self._coordinator_points(self._coordinator)
         fetches = self._fetches
         manager = f"{PREFIX}fetch.manager."
+        throttled = fetches.throttle_times_ms.take_of(fetches.latencies_s.count)
         yield from extent(f"{manager}fetch.latency", fetches.latencies_s.take(MS_PER_S))
-        yield from extent(f"{manager}fetch.throttle.time", fetches.throttle_times_ms.take())
+        yield from extent(f"{manager}fetch.throttle.time", throttled)
         yield from extent(f"{manager}fetch.size", fetches.fetch_bytes.take())
         yield total(f"{manager}bytes.consumed.total", fetches.fetched_bytes)
         lags = nlargest(LAG_PARTITIONS_MAX, self._lags(), key=itemgetter(1))

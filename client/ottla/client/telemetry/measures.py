@@ -46,6 +46,11 @@ class MeasuredValues:
             other.highest = max(other.highest, self.highest)
         self.count, self.sum, self.highest = 0, 0.0, 0.0
 
+    def take_of(self, count: int) -> Extent:
+        """Take as `take` does where only values above 0 were noted, and there were `count`."""
+        self.count = max(self.count, count)
+        return self.take()
+
     def take(self, scale: float = 1.0) -> Extent:
         """Return average and maximum times `scale`, and begin an interval without values."""
         if not self.count:
@@ -81,7 +86,7 @@ class ProduceMeasures:
         "error_count",
         "queue_times_ms",
         "record_count",
-        "records_per_request",
+        "request_count",
         "retry_count",
         "throttle_times_ms",
     )
@@ -89,11 +94,11 @@ class ProduceMeasures:
     def __init__(self) -> None:
         self.queue_times_ms = MeasuredValues()
         """Times from a batch's first record to its first attempt."""
-        self.batch_bytes = MeasuredValues()
-        """Sizes of batches at their first attempts, as they are sent."""
-        self.records_per_request = MeasuredValues()
         self.throttle_times_ms = MeasuredValues()
-        """Throttle times that brokers answered with."""
+        """Throttle times that brokers answered with, above 0."""
+        self.request_count = 0
+        self.batch_bytes = 0
+        """Bytes of batches at their first attempts, compressed."""
         self.record_count = 0
         """Records of first attempts."""
         self.error_count = 0
@@ -110,8 +115,9 @@ class FetchMeasures:
     def __init__(self) -> None:
         self.latencies_s = MeasuredValues()
         self.throttle_times_ms = MeasuredValues()
+        """Throttle times that brokers answered with, above 0."""
         self.fetch_bytes = MeasuredValues()
-        """Sizes of the record batches of one response."""
+        """Sizes of the record batches of one response that has some."""
         self.fetched_bytes = 0
 
 

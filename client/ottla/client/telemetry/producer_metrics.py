@@ -1,6 +1,7 @@
 """Metrics of a producer: KIP-714's standard ones, and others of Java's client that cost nothing."""
 
 from collections.abc import Callable, Iterator
+from operator import sub
 
 from ottla.client.telemetry.client_metrics import ClientKind, extent
 from ottla.client.telemetry.measures import ProduceMeasures
@@ -22,15 +23,25 @@ class ProducerMetrics:
         self._measures = measures
         self._buffer_bytes_max = buffer_bytes_max
         self._buffered_bytes = buffered_bytes
+        self._before = self._totals()
+
+    def _totals(self) -> tuple[int, int, int]:
+        """Return requests, records and bytes since the client's start."""
+        measures = self._measures
+        records = measures.record_count + measures.retry_count
+        return measures.request_count, records, measures.batch_bytes
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
         """Yield the points of now; averages are of the time since the last call."""
         measures = self._measures
-        yield from extent(f"{PREFIX}produce.throttle.time", measures.throttle_times_ms.take())
+        before, self._before = self._before, self._totals()
+        requests, records, size_bytes = map(sub, self._before, before)
+        batches = measures.queue_times_ms.count
+        throttled = measures.throttle_times_ms.take_of(requests)
+        yield from extent(f"{PREFIX}produce.throttle.time", throttled)
         yield from extent(f"{PREFIX}record.queue.time", measures.queue_times_ms.take())
-        yield from extent(f"{PREFIX}batch.size", measures.batch_bytes.take())
-        per_request = measures.records_per_request.take()
-        yield gauge(f"{PREFIX}records.per.request.avg", per_request.average)
+        yield gauge(f"{PREFIX}batch.size.avg", size_bytes / max(batches, 1))
+        yield gauge(f"{PREFIX}records.per.request.avg", records / max(requests, 1))
         yield total(f"{PREFIX}record.send.total", measures.record_count)
         yield total(f"{PREFIX}record.retry.total", measures.retry_count)
         yield total(f"{PREFIX}record.error.total", measures.error_count)
