@@ -7,6 +7,7 @@ the page is an error.
 """
 
 import contextlib
+import json
 import os
 import re
 import selectors
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import pytest
+
+from tests.secrets_in_sight import open_to_others, secrets_in_sight
 
 ROOT = Path(__file__).parents[2]
 END_OF_STEP = "end-of-step-2f6b"
@@ -136,6 +139,7 @@ class Terminal:
         set_up: str = ":",
     ) -> None:
         self.is_separate = bool(prefix)
+        self._directory = directory
         self._steps = steps
         self._process = subprocess.Popen(
             [*prefix, "bash", "--noprofile", "--norc"],
@@ -185,7 +189,16 @@ class Terminal:
         printed = self.type(command)
         seconds = time.monotonic() - began_at
         self._steps.append(Step(page.name, heading, command, seconds))
+        self._check_clusters()
         return printed
+
+    def _check_clusters(self) -> None:
+        """Check that no local cluster here shows its secrets to other users of the machine."""
+        for file in self._directory.glob("*/cluster.json"):
+            users = file.parent / "security" / "users.json"
+            secrets = json.loads(users.read_text()).values() if users.exists() else ()
+            assert secrets_in_sight(secrets, file.parent) == []
+            assert open_to_others(file.parent) == []
 
     def type(self, command: str) -> str:
         """Type a command; return what it printed; StepFailedError unless it ends with 0."""

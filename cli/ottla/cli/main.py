@@ -13,8 +13,9 @@ from typing import NamedTuple, NoReturn
 
 from ottla.cli.imports import importing
 from ottla.cli.parser import Parser
+from ottla.cli.process_title import hide_secrets
 from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import complain, say_block
+from ottla.cli.terminal import complain, note, say_block
 from ottla.model.unicode_text import is_encodable
 from ottla.model.visible_text import visible
 
@@ -103,6 +104,8 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
+    if not hide_secrets(sys.argv[1:]):
+        note("ottla: warning: 'ps' shows secrets of this command line; write them into a file")
     try:
         code = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

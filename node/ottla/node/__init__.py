@@ -17,6 +17,7 @@ quorum_metrics.py        what a member tells of the quorum at /metrics
 process_metrics_driver.py  what the kernel and Python know of this process
 identity.py              formatting, and who a replica is
 properties.py            `.properties` files
+private_files_driver.py  files that other users of the machine do not read
 seams.py                 what a node stands on
 seams_driver.py          what a node of a real machine stands on
 clock_driver.py          the machine's time and chance

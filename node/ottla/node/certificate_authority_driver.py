@@ -4,7 +4,6 @@ Keys are P-256.  A node's certificate names its id (`urn:ottla:node:ID`), so tha
 node alone.  Needs the package cryptography, which the extra `secure` brings.
 """
 
-import os
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ottla.model.values import frozen
+from ottla.node.private_files_driver import write_private
 from ottla.rpc.caller import NODE_URI
 
 CA_DAYS = 3_650
@@ -26,7 +26,6 @@ BACKDATED = timedelta(days=1)
 """So that machines whose clocks are behind, as drills set them, trust a new certificate."""
 
 CA_FILE, CA_KEY_FILE = "ca.pem", "ca-key.pem"
-PRIVATE_MODE = 0o600
 
 
 @frozen(kw_only=True)
@@ -117,15 +116,6 @@ class CertificateAuthority:
             key=_key_pem(key),
             certificate=signed.public_bytes(serialization.Encoding.PEM).decode(),
         )
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, in place of the one before at once."""
-    part = path.with_name(f".{path.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_MODE)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    part.replace(path)
 
 
 def _builder(

@@ -29,8 +29,8 @@ from ottla.model.values import frozen
 from ottla.node.certificate_authority_driver import (
     CA_FILE,
     CertificateAuthority,
-    write_private,
 )
+from ottla.node.private_files_driver import write_private
 
 LISTENER = "SASL_SSL"
 CONTROLLER_LISTENER = "CONTROLLER"
@@ -144,10 +144,6 @@ class SecureCluster:
             path = self._certificate_of(role, node_id)
             if is_renewal or not path.exists():
                 authority.issue(f"{role}-{node_id}", names, node_id=node_id).write(path)
-
-    def write_private(self, path: Path, text: str) -> None:
-        """Write a file that its owner alone may read."""
-        write_private(path, text)
 
     def client(self, user: str) -> dict[str, str]:
         """Return how a user logs in, by librdkafka's keys, which our clients read too."""

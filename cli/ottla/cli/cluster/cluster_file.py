@@ -18,6 +18,7 @@ from ottla.model.settings.sasl import is_sasl_key
 from ottla.model.settings.security import PROTOCOL_MAP
 from ottla.node.clock_driver import RealRng
 from ottla.node.local_nodes_driver import free_port, free_ports
+from ottla.node.private_files_driver import write_private
 from ottla.storage.meta_properties import uuid_to_text
 
 if TYPE_CHECKING:
@@ -146,10 +147,7 @@ class ClusterPlan:
 
     def _write_properties(self, path: Path, texts: dict[str, str]) -> None:
         text = "".join(f"{key}={_escaped(value)}\n" for key, value in texts.items())
-        if self.secure is None:
-            path.write_text(text)
-        else:
-            self.secure.write_private(path, text)
+        write_private(path, text)  # a setting may be a password
 
     def _own_settings(self, index: int) -> dict[str, str]:
         """Return what nodes of one machine cannot share, brokers first and then controllers."""

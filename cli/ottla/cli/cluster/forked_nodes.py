@@ -2,8 +2,8 @@
 
 What a single node needs it imports itself, while the others do the same or start already.
 
-A node is its own process with its own session, log, signals and restart, as one that is started by
-`ottla broker FILE`; only its command line in `ps -f` is that of `ottla up`.
+A node is its own process with its own session, log, signals and restart, and `ps -f` shows it as
+one that is started by `ottla broker FILE`.
 """
 
 import os
@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from ottla.cli.cluster.node_process import quiet_grpc
 from ottla.cli.imports import importing_for_good
+from ottla.cli.process_title import show_as
 from ottla.node.forked_process_driver import fork_process, may_fork
 from ottla.node.local_nodes_driver import (
     PARENT_VARIABLE,
@@ -97,4 +98,5 @@ def _run(role: str, properties: Path) -> NoReturn:
     from ottla.cli.main import main
 
     sys.argv[1:] = [role, str(properties)]
+    show_as(["ottla", *sys.argv[1:]])
     main(sys.argv[1:])

@@ -51,8 +51,10 @@ def config_of(
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
     """Read the node's settings; warn of keys nobody knows, refuse values that are not allowed."""
+    from ottla.node.private_files_driver import keep_others_out
     from ottla.node.properties import parse_properties
 
+    keep_others_out()
     quiet_grpc()
     path = Path(arguments.config)
     try:

@@ -14,6 +14,7 @@ from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.endpoints import parse_address
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.node.private_files_driver import keep_others_out
 from ottla.node.properties import parse_properties
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk import RealDisk
@@ -92,6 +93,8 @@ def _format(arguments: argparse.Namespace) -> int:
         uuid_from_text(arguments.cluster_id)
     except CorruptDataError as error:
         raise ConfigError("--cluster-id", str(error)) from None
+
+    keep_others_out()
 
     async def body() -> int:
         async with RealDisk() as disk:

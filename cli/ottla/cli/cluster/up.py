@@ -27,6 +27,7 @@ from ottla.cli.imports import importing_for_good
 from ottla.cli.own_command import own_command
 from ottla.cli.terminal import note, say_block
 from ottla.model.errors import ConfigError
+from ottla.node.private_files_driver import keep_others_out
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start the cluster, say what to do next, and wait for the end."""
+    keep_others_out()
     directory = Path(tempfile.mkdtemp(prefix="ottla-") if arguments.ephemeral else arguments.dir)
     is_ours = arguments.ephemeral  # and goes when this process is done with it
     try:
