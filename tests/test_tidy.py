@@ -119,6 +119,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
         "own_command",
         "parser",
         "profiles",
+        "process_title",
         "secret_files",
         "suggestions",
         "terminal",
