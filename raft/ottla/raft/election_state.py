@@ -14,6 +14,7 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId
 from ottla.model.limits import INT32_MAX
 from ottla.model.values import frozen
+from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey
 
 QUORUM_STATE_FILE = "quorum-state"
@@ -24,6 +25,9 @@ NO_ELECTION_YET = Epoch(0)
 
 _NONE = -1
 
+_CHECKPOINTED = "voterCheckpoint"
+"""Field of a file that has a voter checkpoint beside it; Kafka's reader passes over it."""
+
 
 @frozen(kw_only=True)
 class ElectionState:
@@ -32,10 +36,15 @@ class ElectionState:
     epoch: Epoch = NO_ELECTION_YET
     leader_id: NodeId | None = None
     voted: ReplicaKey | None = None
+    standing: Standing = Standing.FULL
+    """Is kept in the voter checkpoint alone."""
 
 
-def encode(state: ElectionState) -> bytes:
-    """Return the bytes of a `quorum-state` file, data version 1 (KIP-853)."""
+def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
+    """Return the bytes of a `quorum-state` file, data version 1 (KIP-853).
+
+    `is_checkpointed` notes that a voter checkpoint lies beside the file, and must not be missing.
+    """
     voted = state.voted
     fields = {
         "leaderId": _NONE if state.leader_id is None else int(state.leader_id),
@@ -44,6 +53,8 @@ def encode(state: ElectionState) -> bytes:
         "votedDirectoryId": _uuid_text(ZERO_UUID if voted is None else voted.directory_id),
         "data_version": 1,
     }
+    if is_checkpointed:
+        fields[_CHECKPOINTED] = 1
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -65,8 +76,14 @@ def decode(data: bytes) -> ElectionState:
     )
 
 
+def is_checkpointed(data: bytes) -> bool:
+    """Return whether a `quorum-state` file was written beside a voter checkpoint."""
+    fields: Any = json.loads(data)
+    return bool(fields.get(_CHECKPOINTED))
+
+
 def _integer(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name, _NONE)
+    value = fields.get(name)
     if type(value) is not int or not _NONE <= value <= INT32_MAX:
         raise CorruptDataError(f"{QUORUM_STATE_FILE}: {name} is {value!r}")
     return value

@@ -7,7 +7,7 @@ end.  An observer does the same without flushing and without ever standing for e
 from dataclasses import dataclass
 
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NodeId, Offset, OffsetAndEpoch
+from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft.effects import FollowerAppend, Outgoing, SnapshotChunk
 from ottla.raft.messages import (
     FetchResponse,
@@ -16,7 +16,7 @@ from ottla.raft.messages import (
     Response,
 )
 from ottla.raft.replica import Replica
-from ottla.raft.transitions import Role
+from ottla.raft.transitions import Role, Standing
 
 PATIENCE_JITTER_DIVISOR = 8
 """An eighth of the fetch timeout is added by chance.  Less, and the followers of a dead leader
@@ -45,6 +45,7 @@ class Follower:
     __slots__ = (
         "_fetch_deadline_ms",
         "_has_fetched",
+        "_has_seen_end",
         "_leader_high_watermark",
         "_snapshot",
         "leader_id",
@@ -60,6 +61,8 @@ class Follower:
         self._fetch_deadline_ms = now_ms + _patience_ms(replica)
         self._has_fetched = False
         self._leader_high_watermark = Offset(0)
+        self._has_seen_end = False
+        """Whether our log once was the leader's whole log."""
         self._snapshot: SnapshotFetch | None = None
 
     @property
@@ -90,20 +93,44 @@ class Follower:
         if replica.is_log_in_motion:
             replica.wake_at(now_ms)
             return None
+        if replica.unheard:
+            replica.ask_epochs(now_ms)
+            return None
         log = replica.log
         replica.raise_high_watermark(
             Offset(min(self._leader_high_watermark, replica.acknowledged_offset))
         )
+        if replica.standing is Standing.CATCHING_UP and self._has_all_committed(replica):
+            replica.rise_to(Standing.FULL)
         if replica.acknowledged_offset == log.end_offset:
             self._ask_leader(replica, now_ms)
         return None
+
+    def _has_all_committed(self, replica: Replica) -> bool:
+        """Return whether this log has all that was committed before this leader's latest answer.
+
+        A leader's high watermark says that only once an entry of its own epoch is below it (raft
+        paper, 5.4.2).  The leader has all that was committed before this log was damaged: it was
+        elected before that, or by a majority without this replica's vote.
+
+        A leader from before the damage may still count what this replica acknowledged to it, and
+        commit that with its help later: only its whole log is enough then.
+        """
+        if replica.epoch <= replica.damage_epoch and not self._has_seen_end:
+            return False
+        log, committed = replica.log, self._leader_high_watermark
+        older = log.end_offset_for_epoch(Epoch(replica.epoch - 1))
+        is_of_epoch = older.offset < committed or log.latest_snapshot_id == OffsetAndEpoch(
+            committed, replica.epoch
+        )
+        return is_of_epoch and committed <= replica.acknowledged_offset
 
     def _ask_leader(self, replica: Replica, now_ms: int) -> None:
         leader = replica.identity.voters.get(self.leader_id)
         assert leader is not None
         if not replica.is_free(leader.id, now_ms):
-            if not replica.is_voter and replica.requests.is_failing(leader.id):
-                # Nobody tells an observer of a new leader: it must ask around.
+            if not replica.votes and replica.requests.is_failing(leader.id):
+                # A new leader is not made known to an observer: it must ask around.
                 replica.seek_leader(now_ms)
             return
         if self._snapshot is None:
@@ -156,6 +183,8 @@ class Follower:
             # Only here is our whole log a prefix of the leader's: elsewhere its watermark says
             # nothing of our entries below it.
             self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
+            is_at_end = response.high_watermark <= replica.acknowledged_offset
+            self._has_seen_end |= is_at_end and len(response.records) == 0
             if len(response.records) > 0:
                 replica.out.append.append(
                     FollowerAppend(records=response.records, epoch_max=response.leader_epoch)

@@ -63,7 +63,7 @@ from ottla.raft.progress import QuorumProgress
 from ottla.raft.replica import Replica
 from ottla.raft.resigned import Resigned
 from ottla.raft.role_state import RoleState
-from ottla.raft.transitions import LEGAL, OBSERVER_ROLES, Role
+from ottla.raft.transitions import LEGAL, OBSERVER_ROLES, ROLES_OF, Role, Standing
 from ottla.raft.unattached import Unattached
 from ottla.raft.voters import QuorumIdentity, ReplicaKey
 
@@ -132,6 +132,11 @@ class QuorumCore:
     def leader_id(self) -> NodeId | None:
         """The leader of `epoch`, if there is one that is known and has not resigned."""
         return self._state.leader_id
+
+    @property
+    def standing(self) -> Standing:
+        """The promises that this voter can keep."""
+        return self._replica.standing
 
     @property
     def is_leader(self) -> bool:
@@ -252,6 +257,7 @@ class QuorumCore:
             replica.requests.succeeded(outgoing.to)
         if response.error is not ErrorCode.INCONSISTENT_CLUSTER_ID:
             self._learn(response, now_ms)
+            replica.hear_from(outgoing.to)
         if self._state is state:
             state.on_response(replica, outgoing, response, now_ms)
 
@@ -266,7 +272,8 @@ class QuorumCore:
         if request.replica_epoch > self.epoch:
             replica.charge_request(request.replica_epoch)
             self._become_unattached(now_ms, epoch=request.replica_epoch)
-        is_granted = replica.is_log_up_to_date(request.last_epoch, request.end_offset)
+        is_granted = replica.votes
+        is_granted &= replica.is_log_up_to_date(request.last_epoch, request.end_offset)
         if request.pre_vote:
             is_granted &= self._state.grants_pre_votes
         else:
@@ -407,6 +414,7 @@ class QuorumCore:
         replica, old = self._replica, self._state
         assert new.role in LEGAL[old.role], f"{old.role} cannot become {new.role}"
         assert replica.is_voter or new.role in OBSERVER_ROLES
+        assert new.role in ROLES_OF[replica.standing]
         replica.requests.reset()
         self._state = new
         if isinstance(old, Leader):
@@ -432,7 +440,7 @@ class QuorumCore:
             # The log was appended to, then the crash came before `quorum-state` was written.
             replica.enter_epoch(log.last_epoch)
         leader_id = replica.epoch_leader_id
-        if leader_id == identity.node_id and replica.is_voter:
+        if leader_id == identity.node_id and replica.votes:
             return self._resigned(tuple(voter.key for voter in replica.peers), now_ms)
         if leader_id is not None and leader_id in identity.voters and leader_id != identity.node_id:
             return Follower(replica, leader_id, now_ms)

@@ -9,10 +9,11 @@ from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import Disbelief, Effects, Outgoing, Reply
-from ottla.raft.election_state import ElectionState
+from ottla.raft.election_state import NO_ELECTION_YET, ElectionState
 from ottla.raft.log_view import LogView
 from ottla.raft.messages import FetchRequest, Request, Response
 from ottla.raft.requests import Requests
+from ottla.raft.transitions import STANDING_LEGAL, Standing
 from ottla.raft.trust import EPOCH_JUMP_MAX, EPOCH_MAX, EpochCredit
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter
 
@@ -23,6 +24,7 @@ class Replica:
     __slots__ = (
         "_credit",
         "config",
+        "damage_epoch",
         "epoch",
         "epoch_leader_id",
         "high_watermark",
@@ -35,6 +37,8 @@ class Replica:
         "peers",
         "requests",
         "rng",
+        "standing",
+        "unheard",
         "voted",
         "wake_ms",
     )
@@ -67,18 +71,53 @@ class Replica:
         """Who leads or led `epoch`; once known it stays, even after that leader resigned."""
         self.voted = election.voted
         """Whom this replica voted for in `epoch`."""
+        self.standing = election.standing
+        """Promises that this voter can keep; FULL for an observer, which makes none."""
+        self.damage_epoch = election.epoch
+        """Leaders of epochs up to this one may count what this replica acknowledged and lost."""
+        self.unheard: set[NodeId] = set()
+        """Voters that an amnesiac must still hear from; empty for every other replica."""
+        if self.standing is Standing.AMNESIAC:
+            self.unheard = {peer.id for peer in self.peers}
         snapshot_id = log.latest_snapshot_id
         self.high_watermark = Offset(0) if snapshot_id is None else snapshot_id.offset
 
     @property
     def may_campaign(self) -> bool:
         """Whether this replica may stand for election; in the last epoch nobody may."""
-        return self.is_voter and not self.is_shutting_down and self.epoch < EPOCH_MAX
+        return self.votes and not self.is_shutting_down and self.epoch < EPOCH_MAX
+
+    @property
+    def votes(self) -> bool:
+        """Whether this replica votes: a voter that can keep all its promises."""
+        return self.is_voter and self.standing is Standing.FULL
+
+    def rise_to(self, standing: Standing) -> None:
+        """Take a higher standing."""
+        assert standing in STANDING_LEGAL[self.standing], f"{self.standing} cannot be {standing}"
+        self.standing = standing
+
+    def hear_from(self, voter_id: NodeId) -> None:
+        """Note that a voter has named its epoch, which is not above ours any more.
+
+        A vote that this replica has forgotten was asked for in an epoch that its candidate had
+        reached.  Once every voter has named an epoch after the loss, none of these is above ours.
+        """
+        if self.standing is Standing.AMNESIAC:
+            self.unheard.discard(voter_id)
+            if not self.unheard:
+                self.damage_epoch = self.epoch
+                self.rise_to(Standing.CATCHING_UP)
 
     @property
     def election_state(self) -> ElectionState:
         """Return what must never be forgotten of this epoch."""
-        return ElectionState(epoch=self.epoch, leader_id=self.epoch_leader_id, voted=self.voted)
+        return ElectionState(
+            epoch=self.epoch,
+            leader_id=self.epoch_leader_id,
+            voted=self.voted,
+            standing=self.standing,
+        )
 
     def has_changed_since(self, known: ElectionState) -> bool:
         """Return whether what must never be forgotten is not what is known any more."""
@@ -86,6 +125,7 @@ class Replica:
             self.epoch != known.epoch
             or self.epoch_leader_id != known.leader_id
             or self.voted != known.voted
+            or self.standing is not known.standing
         )
 
     @property
@@ -218,11 +258,15 @@ class Replica:
 
     def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:
         """Ask a voter for what comes after our log."""
+        assert self.standing is not Standing.AMNESIAC
+        self._send_fetch(to, self.epoch, now_ms, wait_ms_max)
+
+    def _send_fetch(self, to: Voter, epoch: Epoch, now_ms: int, wait_ms_max: int) -> None:
         request = FetchRequest(
             cluster_id=self.identity.cluster_id,
             replica_id=self.identity.node_id,
             replica_directory_id=self.identity.directory_id,
-            current_leader_epoch=self.epoch,
+            current_leader_epoch=epoch,
             fetch_offset=self.acknowledged_offset,
             last_fetched_epoch=self.log.last_epoch,
             high_watermark=self.high_watermark,
@@ -230,6 +274,16 @@ class Replica:
             bytes_max=1 if buggify("raft-tiny-fetch") else self.config.fetch_bytes_max,
         )
         self.send(to, request, now_ms)
+
+    def ask_epochs(self, now_ms: int) -> None:
+        """Ask the voters that an amnesiac has not heard from for their epochs.
+
+        A fetch of epoch 0 is refused with epoch and leader.  One of a later epoch would acknowledge
+        entries, perhaps to a leader that a forgotten vote has deposed.
+        """
+        for peer in self.peers:
+            if peer.id in self.unheard and self.is_free(peer.id, now_ms):
+                self._send_fetch(peer, NO_ELECTION_YET, now_ms, wait_ms_max=0)
 
     def seek_leader(self, now_ms: int) -> None:
         """Ask some voter, by a fetch that does not wait, who leads; its refusal tells."""

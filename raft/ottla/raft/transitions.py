@@ -1,4 +1,4 @@
-"""The roles of a replica, and which may follow which: the one table of them.
+"""The roles and standings of a replica, and which may follow which: the tables of both.
 
 Fresh nodes are UNATTACHED.  Kafka's `QuorumState` names the triggers:
 
@@ -14,6 +14,14 @@ Fresh nodes are UNATTACHED.  Kafka's `QuorumState` names the triggers:
   UNATTACHED: a higher epoch was seen.
 - RESIGNED -> UNATTACHED: the election timeout passed or a higher epoch was seen; -> FOLLOWER: a
   leader of a higher epoch is found.
+
+A voter's standing says which of its promises it can keep.  Damage to its files takes it to AMNESIAC
+or CATCHING_UP while it is down; from there on it only rises:
+
+- AMNESIAC -> CATCHING_UP: every other voter has named its epoch since, so that none of an earlier
+  vote can be above the own epoch.
+- CATCHING_UP -> FULL: the log is flushed up to the high watermark of a leader that has committed an
+  entry of its own epoch, and no vote was given since the damage.
 """
 
 from enum import Enum
@@ -42,4 +50,29 @@ LEGAL: dict[Role, frozenset[Role]] = {
 OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
 """All an observer, or a voter whose directory was wiped, may ever be."""
 
+
+class Standing(Enum):
+    """The promises that a voter can keep; the values are those of the voter checkpoint."""
+
+    FULL = 0
+    """It has all that it acknowledged, and knows its vote: it votes and may be elected."""
+    CATCHING_UP = 1
+    """It lacks flushed entries: it fetches and acknowledges, but neither votes nor is elected."""
+    AMNESIAC = 2
+    """It has lost its epoch and vote, too: it does not even fetch, for that acknowledges."""
+
+
+STANDING_LEGAL: dict[Standing, frozenset[Standing]] = {
+    Standing.AMNESIAC: frozenset({Standing.CATCHING_UP}),
+    Standing.CATCHING_UP: frozenset({Standing.FULL}),
+    Standing.FULL: frozenset(),
+}
+
+ROLES_OF: dict[Standing, frozenset[Role]] = {
+    Standing.FULL: frozenset(Role),
+    Standing.CATCHING_UP: OBSERVER_ROLES,
+    Standing.AMNESIAC: OBSERVER_ROLES,
+}
+
 assert set(LEGAL) == set(Role)
+assert set(STANDING_LEGAL) == set(ROLES_OF) == set(Standing)

@@ -29,7 +29,10 @@ class Unattached:
             if now_ms >= self.election_deadline_ms:
                 return Role.PROSPECTIVE
             replica.wake_at(self.election_deadline_ms)
-        replica.seek_leader(now_ms)
+        if replica.unheard:
+            replica.ask_epochs(now_ms)
+        else:
+            replica.seek_leader(now_ms)
         return None
 
     def on_response(

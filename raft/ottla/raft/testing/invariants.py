@@ -17,7 +17,7 @@ from ottla.raft.events import Event, RequestReceived
 from ottla.raft.messages import VoteRequest, VoteResponse
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.testing.memory_log import MemoryEntry
-from ottla.raft.transitions import Role
+from ottla.raft.transitions import Role, Standing
 from ottla.raft.voters import QuorumIdentity, ReplicaKey
 
 
@@ -56,6 +56,7 @@ class _Replica:
         "epoch",
         "high_watermark",
         "identity",
+        "is_incomplete",
         "is_voter",
         "log",
         "matched_end",
@@ -67,6 +68,8 @@ class _Replica:
         self.identity = identity
         self.log = log
         self.is_voter = identity.is_voter
+        self.is_incomplete = False
+        """Whether its files were damaged, and it has not caught up since."""
         self.epoch = Epoch(0)
         self.high_watermark = Offset(0)
         self.matched_end = Offset(0)
@@ -113,6 +116,14 @@ class Invariants:
         replica.matched_end = Offset(0)
         replica.was_leader = False
 
+    def note_damage(self, node_id: NodeId, *, has_forgotten: bool) -> None:
+        """Expect a stopped voter to have lost entries, perhaps its epoch and vote, too."""
+        replica = self._replicas[node_id]
+        replica.is_incomplete = True
+        replica.matched_end = Offset(0)
+        if has_forgotten:
+            replica.epoch = Epoch(0)
+
     def check(
         self,
         node_id: NodeId,
@@ -124,6 +135,8 @@ class Invariants:
     ) -> None:
         """Judge one replica just after the effects of an event were performed."""
         replica = self._replicas[node_id]
+        if replica.is_incomplete and core.standing is Standing.FULL:
+            replica.is_incomplete = False
         if effects.role_change is not None or effects.persist_election is not None:
             self._check_election(replica, core, persisted)
         if effects.replies and isinstance(event, RequestReceived):
@@ -158,7 +171,8 @@ class Invariants:
                     f"not {entry}"
                 )
                 is_durable = offset < replica.log.flushed_offset
-                holder_count += replica.is_voter and is_durable and found == entry
+                is_held = replica.is_incomplete or (is_durable and found == entry)
+                holder_count += replica.is_voter and is_held
             assert holder_count >= self._majority_count, (
                 f"AckedValueNotLost: {holder_count} voters hold {entry} at {offset}"
             )
@@ -283,7 +297,9 @@ class Invariants:
         count = self._lost_disk_count
         for replica in self._replicas.values():
             log = replica.log
-            if replica.is_voter and log.flushed_offset >= high_watermark:
+            if replica.is_incomplete:
+                count += 1
+            elif replica.is_voter and log.flushed_offset >= high_watermark:
                 count += log.entry(high_watermark - 1) == last
         assert count >= self._majority_count, (
             f"MajorityReachedHighWatermark: {count} voters have flushed up to {high_watermark}, "

@@ -1,0 +1,242 @@
+"""Checkpoint of a voter's promises: how far it has flushed, its epoch and its vote.
+
+Pure.  A log that was cut, a lost vote and a file restored from an older copy look like those of a
+younger voter.  The checkpoint is the second witness: each of it, the log and `quorum-state` shows
+what the others lack.  Invariant: no voter votes or stands with less than it promised.
+
+The file has two slots: one that is durable, and one that is written until it is durable, too.
+It is written after each flush, before the flush is acknowledged, and made durable a little later:
+an fsync more for each append would double the time of a commit.  So after a power loss it may name
+the end of an earlier flush, never of a later one; after the end of a process it is exact.
+Where a log is to become shorter, and with each vote, it is durable first.
+
+Rejected: to write the end before the flush, in the same window: after a power loss it could not be
+told from a promise.  `leader-epoch-checkpoint` as a witness: after a cut it may be the older one.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.model.ids import NO_OFFSET, ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.values import frozen
+from ottla.raft.election_state import ElectionState
+from ottla.raft.transitions import Standing
+from ottla.raft.voters import ReplicaKey
+from ottla.wire.crc import crc32c
+
+VOTER_CHECKPOINT_FILE = "voter-checkpoint"
+"""The file's name inside the metadata log's directory."""
+
+SLOT_BYTES = 512
+"""One sector of a disk, which is written whole or not at all."""
+
+FILE_BYTES = 2 * SLOT_BYTES
+
+_MAGIC = b"OVC1"
+_FIELDS = struct.Struct(">4sQqiqiiiB16s")
+_CRC = struct.Struct(">I")
+_NONE = -1
+
+
+@frozen(kw_only=True)
+class VoterCheckpoint:
+    """What a voter has promised to others."""
+
+    flushed: OffsetAndEpoch = OffsetAndEpoch(Offset(0), Epoch(0))
+    """End of what it has acknowledged, and the epoch of the last entry below it."""
+    election: ElectionState = ElectionState()
+    promised_end: Offset = NO_OFFSET
+    """While its standing is not FULL: the end that it had promised; -1 where that is not known."""
+
+
+class Slot(NamedTuple):
+    """A checkpoint as it was written, and how many were written before."""
+
+    sequence: int
+    checkpoint: VoterCheckpoint
+
+
+def encode_slot(sequence: int, checkpoint: VoterCheckpoint) -> bytes:
+    """Return the bytes of a slot, without its padding."""
+    election = checkpoint.election
+    voted = election.voted
+    fields = _FIELDS.pack(
+        _MAGIC,
+        sequence,
+        checkpoint.flushed.offset,
+        checkpoint.flushed.epoch,
+        checkpoint.promised_end,
+        election.epoch,
+        _NONE if election.leader_id is None else election.leader_id,
+        _NONE if voted is None else voted.id,
+        election.standing.value,
+        (ZERO_UUID if voted is None else voted.directory_id).bytes,
+    )
+    return fields + _CRC.pack(crc32c(fields))
+
+
+def decode_file(data: bytes) -> Slot | None:
+    """Return the newest whole slot of a file; None if none is."""
+    slots = [_decode_slot(data[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
+    return max((slot for slot in slots if slot is not None), key=_sequence_of, default=None)
+
+
+def _sequence_of(slot: Slot) -> int:
+    return slot.sequence
+
+
+def _decode_slot(data: bytes) -> Slot | None:
+    if len(data) < _FIELDS.size + _CRC.size:
+        return None
+    body = data[: _FIELDS.size]
+    if _CRC.unpack_from(data, _FIELDS.size)[0] != crc32c(body):
+        return None
+    magic, sequence, end, end_epoch, promised, epoch, leader, voted, standing, directory = (
+        _FIELDS.unpack(body)
+    )
+    if magic != _MAGIC or standing > Standing.AMNESIAC.value:
+        return None
+    election = ElectionState(
+        epoch=Epoch(epoch),
+        leader_id=None if leader == _NONE else NodeId(leader),
+        voted=None if voted == _NONE else ReplicaKey(NodeId(voted), UUID(bytes=directory)),
+        standing=Standing(standing),
+    )
+    checkpoint = VoterCheckpoint(
+        flushed=OffsetAndEpoch(Offset(end), Epoch(end_epoch)),
+        election=election,
+        promised_end=Offset(promised),
+    )
+    return Slot(sequence, checkpoint)
+
+
+# --- what the files of a voter say of each other --------------------------------------------------
+
+
+@frozen(kw_only=True)
+class VoterFiles:
+    """What a stopped voter's files say."""
+
+    checkpoint: VoterCheckpoint | None
+    """None if there is no whole one."""
+    election: ElectionState | None
+    """Of `quorum-state`; None if there is no whole one."""
+    is_checkpoint_expected: bool
+    """Whether `quorum-state` was written beside a checkpoint."""
+    is_state_expected: bool
+    """Whether the directory was formatted with both files."""
+    end_offset: Offset
+    """End of the log, after its recovery."""
+    snapshot_end: Offset
+    """End of the newest snapshot, which stands for all below; 0 without one."""
+    epoch_of: Callable[[Offset], Epoch]
+    """Epoch of the entry at an offset of the log, or of one that its newest snapshot ends with."""
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """What a voter may do with its files."""
+
+    checkpoint: VoterCheckpoint
+    """The one to be written before it begins."""
+    damages: tuple[str, ...] = ()
+    """Promises that it can no longer keep, a clause each."""
+    repairs: tuple[str, ...] = ()
+    """Damages that its other files make good, a clause each."""
+    is_state_stale: bool = False
+    """Whether `quorum-state` must be written again."""
+
+
+def judge(files: VoterFiles) -> Verdict:
+    """Return what a voter still knows, and which of its promises it cannot keep."""
+    kept, state = files.checkpoint, files.election
+    damages: list[str] = []
+    repairs: list[str] = []
+    if kept is None:
+        election = _without_checkpoint(files, damages)
+    else:
+        election = _with_checkpoint(kept, files, damages, repairs)
+    promised = NO_OFFSET if kept is None else max(kept.promised_end, NO_OFFSET)
+    if damages:
+        if kept is not None:
+            promised = max(promised, kept.flushed.offset)
+        standing = Standing.CATCHING_UP
+        if (kept is None and state is None) or election.standing is Standing.AMNESIAC:
+            standing = Standing.AMNESIAC
+        election = ElectionState(
+            epoch=election.epoch,
+            leader_id=election.leader_id,
+            voted=election.voted,
+            standing=standing,
+        )
+    end = files.end_offset
+    flushed = OffsetAndEpoch(end, files.epoch_of(Offset(end - 1)) if end else Epoch(0))
+    return Verdict(
+        checkpoint=VoterCheckpoint(flushed=flushed, election=election, promised_end=promised),
+        damages=tuple(damages),
+        repairs=tuple(repairs),
+        is_state_stale=bool(damages or repairs or not files.is_checkpoint_expected),
+    )
+
+
+def _without_checkpoint(files: VoterFiles, damages: list[str]) -> ElectionState:
+    state = files.election
+    if state is not None:
+        if files.is_checkpoint_expected:
+            damages.append(f"{VOTER_CHECKPOINT_FILE} is gone or damaged")
+        return state  # written by a version without checkpoints, if it is not expected
+    if files.is_state_expected or files.end_offset > 0:
+        damages.append(f"quorum-state and {VOTER_CHECKPOINT_FILE} are gone or damaged")
+    return ElectionState()
+
+
+def _with_checkpoint(
+    kept: VoterCheckpoint, files: VoterFiles, damages: list[str], repairs: list[str]
+) -> ElectionState:
+    election, state = kept.election, files.election
+    # The checkpoint is written first, so no sound quorum-state knows more.
+    is_later = state is not None and _knowledge(state) > _knowledge(election)
+    if state is None:
+        repairs.append("quorum-state is gone or damaged")
+    elif is_later and files.is_checkpoint_expected:
+        damages.append(
+            f"{VOTER_CHECKPOINT_FILE} knows epoch {election.epoch}, and quorum-state a later vote,"
+            f" leader or epoch, {state.epoch}"
+        )
+    elif not is_later and _knowledge(state) < _knowledge(election):
+        repairs.append("quorum-state is older: a crash came between the two, or it was put back")
+    if is_later and not files.is_checkpoint_expected:
+        assert state is not None
+        return state  # a version without checkpoints ran meanwhile, and went on from here
+    _compare_log(kept.flushed, files, damages)
+    if is_later:
+        assert state is not None
+        return ElectionState(
+            epoch=state.epoch,
+            leader_id=state.leader_id,
+            voted=state.voted,
+            standing=election.standing,
+        )
+    return election
+
+
+def _knowledge(state: ElectionState) -> tuple[int, int]:
+    """Return what orders the states of one voter: in an epoch no vote and no leader changes."""
+    return state.epoch, (state.voted is not None) + (state.leader_id is not None)
+
+
+def _compare_log(flushed: OffsetAndEpoch, files: VoterFiles, damages: list[str]) -> None:
+    if files.end_offset < flushed.offset:
+        damages.append(
+            f"the metadata log ends at offset {files.end_offset}, and was flushed up to"
+            f" {flushed.offset}"
+        )
+    elif flushed.offset > files.snapshot_end:
+        epoch = files.epoch_of(Offset(flushed.offset - 1))
+        if epoch != flushed.epoch:
+            damages.append(
+                f"the metadata log has epoch {epoch} at offset {flushed.offset - 1}, and was"
+                f" flushed there in epoch {flushed.epoch}"
+            )
