@@ -6,20 +6,24 @@ crash while formatting leaves an unformatted directory.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import Record
 from ottla.metadata.snapshot import records_of
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
+from ottla.node.quorum_files.checkpoint_file import create_checkpoint
 from ottla.node.record_batches import replay
 from ottla.node.snapshot_file import SnapshotFile
 from ottla.raft import snapshot
+from ottla.raft.election_state import QUORUM_STATE_FILE, ElectionState, encode
+from ottla.raft.voter_checkpoint import VoterCheckpoint
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import Disk
@@ -63,6 +67,7 @@ async def format_directories(
         assert metadata_log_dir is not None
         assert metadata_log_dir in directories
         await _write_bootstrap_snapshot(disk, metadata_log_dir, initial_voters, wall_ms)
+        await write_first_vote(disk, metadata_log_dir)
         if first_records:
             file = SnapshotFile(
                 id=snapshot.BOOTSTRAP_ID, last_contained_timestamp_ms=wall_ms, voters=None
@@ -73,7 +78,10 @@ async def format_directories(
     for path, directory_id in directories.items():
         await disk.makedirs(path)
         properties = MetaProperties(
-            cluster_id=cluster_id, node_id=node_id, directory_id=directory_id
+            cluster_id=cluster_id,
+            node_id=node_id,
+            directory_id=directory_id,
+            has_voter_files=initial_voters is not None and path == metadata_log_dir,
         )
         await disk.write_atomically(
             f"{path}/{META_PROPERTIES_FILE}", format_meta_properties(properties)
@@ -192,6 +200,15 @@ async def _write_bootstrap_snapshot(
     )
 
 
+async def write_first_vote(disk: Disk, metadata_log_dir: str) -> None:
+    """Write what a voter that has never voted remembers; a directory without it is damaged."""
+    directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
+    (await create_checkpoint(disk, directory, VoterCheckpoint())).close()
+    await disk.write_atomically(
+        f"{directory}/{QUORUM_STATE_FILE}", encode(ElectionState(), is_checkpointed=True)
+    )
+
+
 async def quorum_identity(
     disk: Disk,
     metadata_log_dir: str,
@@ -204,7 +221,9 @@ async def quorum_identity(
     the settings say, if they name it, for machines move.
     """
     addresses = {voter.id: _endpoints(voter) for voter in configured}
-    stored = await _stored_voters(disk, metadata_log_dir)
+    stored = None
+    with suppress(CorruptDataError):  # a broker's copy: it is thrown away when it is opened
+        stored = await _stored_voters(disk, metadata_log_dir)
     if stored is None:
         voters = tuple(Voter(id=id_, endpoints=found) for id_, found in addresses.items())
     else:

@@ -1,4 +1,4 @@
-"""The replicated metadata log on disk: raft's `LogView`, its snapshots and `quorum-state`.
+"""The replicated metadata log on disk: raft's `LogView`, its snapshots and what a voter promised.
 
 It owns the directory `__cluster_metadata-0`.  Everything is written through the Disk seam; whether
 and when is decided elsewhere.  Invariant: the log starts at 0 or at the end of the earliest
@@ -8,14 +8,21 @@ snapshot kept.
 import errno
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, KIB, METADATA_BATCH_BYTES_MAX
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.quorum_files.checkpoint_file import (
+    CheckpointFile,
+    create_checkpoint,
+    read_voter_files,
+)
+from ottla.node.quorum_files.log_check import cut_false_batches
 from ottla.node.reserved_space import ReservedSpace
-from ottla.node.snapshot_store import SnapshotStore, open_snapshot_store
+from ottla.node.snapshot_store import SnapshotStore, knows_epoch_below, open_snapshot_store
 from ottla.raft import election_state, snapshot
 from ottla.raft.control_records import leader_change_batch
 from ottla.raft.effects import (
@@ -27,6 +34,8 @@ from ottla.raft.effects import (
 )
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
+from ottla.raft.transitions import Standing
+from ottla.raft.voter_checkpoint import Verdict, judge
 from ottla.raft.voters import VoterSet
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.directory_names import METADATA_DIRECTORY
@@ -83,6 +92,8 @@ async def _open(
     # What lies below the latest snapshot was flushed before that snapshot was written; but not the
     # indexes of a segment that was rolled right there.
     flushed = Offset(0) if latest is None else Offset(max(0, latest.offset - 1))
+    if latest is not None and not await knows_epoch_below(disk, directory, latest):
+        flushed = Offset(0)
     log = await open_log(
         disk,
         directory,
@@ -138,14 +149,27 @@ class MetadataLog:
         self._clock = clock
         self._unsaid = {NO_ROOM_TO_VOTE, NO_ROOM_FOR_SNAPSHOT}
         self._part: DiskFile | None = None
+        self.promises: CheckpointFile | None = None
+        """Promises of a voter; None for an observer."""
         self.voters: VoterSet | None = None
         """The voters that the latest snapshot names, to be named by the next one too."""
 
     async def recover(self) -> None:
         """Finish what a crash cut short, so that log and snapshots fit together."""
         latest = self.latest_snapshot_id
+        await cut_false_batches(self._disk, self._log, latest, epoch_min=EPOCH_OF_NOTHING)
         if latest is not None and not self._is_continued_from(latest):
             await self._start_at(latest)
+        elif self.start_offset > (Offset(0) if latest is None else latest.offset):
+            _LOGGER.error(
+                "the metadata log begins at offset %s, and no snapshot holds what is below: its"
+                " %s entries are dropped",
+                self.start_offset,
+                self.end_offset - self.start_offset,
+            )
+            await self._log.truncate_fully_and_start_at(
+                Offset(0) if latest is None else latest.offset
+            )
         # A crash came before these went with their part of the log.
         useless = [one for one in self._snapshots.ids if one.offset < self.start_offset]
         await self._snapshots.remove(useless)
@@ -253,7 +277,9 @@ class MetadataLog:
 
     async def truncate_to(self, offset: Offset) -> None:
         """Cut off what was never committed."""
+        await self._promise_at_most(self._log.high_watermark)
         await self._log.truncate_to(offset)
+        self._note_flushed()
 
     async def flush(self) -> Offset:
         """Make all that is appended now durable; return the end of what is.
@@ -269,6 +295,7 @@ class MetadataLog:
             if not self.awaits_flush:
                 _LOGGER.error("the metadata log has no room to flush")
             self.awaits_flush = True
+        self._note_flushed()
         return self.flushed_offset
 
     async def _flush(self) -> None:
@@ -287,7 +314,13 @@ class MetadataLog:
         Return True if it must be tried again, for want of room.
         """
         path = f"{self.directory}/{election_state.QUORUM_STATE_FILE}"
-        data = election_state.encode(state)
+        if self.promises is not None:
+            await self.promises.remember(state)
+            if state.standing is Standing.AMNESIAC:
+                with suppress(FileNotFoundError):  # it would say that nothing was forgotten
+                    await self._disk.unlink(path)
+                return False
+        data = election_state.encode(state, is_checkpointed=self.promises is not None)
         while True:
             try:
                 await self._disk.write_atomically(path, data)
@@ -338,8 +371,10 @@ class MetadataLog:
             part, self._part = self._part, None
             # A whole snapshot takes the log's place, so damage must not get that far.
             snapshot.check_whole(await self._disk.read(part, 0, part.size_bytes))
+            await self._promise_at_most(chunk.snapshot_id.offset)
             await self._snapshots.install(part, chunk.snapshot_id)
             await self._start_at(chunk.snapshot_id)
+            self._note_flushed()
             await self._learn_voters(chunk.snapshot_id)
         return False
 
@@ -417,8 +452,67 @@ class MetadataLog:
             await self._log.delete_records_before(earliest.offset)
             await self._log.delete_old_segments(self._clock.wall_ms())
 
+    # --- what a voter promised --------------------------------------------------------------
+
+    async def open_as_voter(self, *, is_state_expected: bool) -> Verdict:
+        """Return what this voter's files prove, durably, and keep its promises from now on.
+
+        `is_state_expected` is whether the directory was formatted with the files of a voter.
+        """
+        verdict = await self.judge_voter(is_state_expected=is_state_expected)
+        while self.promises is None:
+            try:
+                self.promises = await create_checkpoint(
+                    self._disk, self.directory, verdict.checkpoint
+                )
+            except OSError as error:
+                if not is_disk_full(error) or not self._reserve.give(ROLL_BYTES):
+                    raise
+        if verdict.is_state_stale:
+            await self.write_election(verdict.checkpoint.election)
+        return verdict
+
+    async def judge_voter(self, *, is_state_expected: bool) -> Verdict:
+        """Return what this voter's files prove, and change nothing."""
+        latest = self.latest_snapshot_id
+        files = await read_voter_files(
+            self._disk,
+            self.directory,
+            is_state_expected=is_state_expected,
+            end_offset=self.end_offset,
+            snapshot_end=Offset(0) if latest is None else latest.offset,
+            epoch_of=self._epoch_of,
+        )
+        return judge(files)
+
+    def _epoch_of(self, offset: Offset) -> Epoch:
+        """Return the epoch of an entry of the log, or of the snapshot that ends with it."""
+        if offset >= self.start_offset:
+            return self._log.epoch_of(offset)
+        return self.last_epoch if offset == self.end_offset - 1 else EPOCH_OF_NOTHING
+
+    def _below(self, end_offset: Offset) -> OffsetAndEpoch:
+        epoch = self._epoch_of(Offset(end_offset - 1)) if end_offset else EPOCH_OF_NOTHING
+        return OffsetAndEpoch(end_offset, epoch)
+
+    def _note_flushed(self) -> None:
+        """Have it in a file, before it is counted, how far the log is flushed."""
+        if self.promises is not None:
+            self.promises.note_flushed(self._below(self.flushed_offset))
+
+    async def _promise_at_most(self, end_offset: Offset) -> None:
+        """Take back, durably, what is about to be cut off: it was never committed."""
+        if self.promises is not None:
+            await self.promises.lower_to(self._below(end_offset))
+
     async def close(self) -> None:
         """Close the log in order; on a full disk the next start has to check it."""
+        await self._close_log()
+        if self.promises is not None:
+            await self.promises.sync()
+            self.promises.close()
+
+    async def _close_log(self) -> None:
         while True:
             try:
                 await self._log.close()
@@ -434,6 +528,8 @@ class MetadataLog:
     def abandon(self) -> None:
         """Let go of the files as they are."""
         self._log.abandon()
+        if self.promises is not None:
+            self.promises.close()
 
     async def _start_at(self, snapshot_id: OffsetAndEpoch) -> None:
         """Empty the log, which begins again at a snapshot's end."""

@@ -27,8 +27,10 @@ from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.address_probe import Probe, Probed, probe_nothing
 from ottla.node.image_loader_driver import ImageLoader
-from ottla.node.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.metadata_log import MetadataLog
 from ottla.node.peer_troubles import PeerTroubles
+from ottla.node.quorum_files.member_files import open_files
+from ottla.node.quorum_files.voter_opening import missing
 from ottla.node.quorum_meter import QuorumMeter
 from ottla.node.quorum_ports_driver import NO_ROOM_PAUSE_MS, QuorumPorts, stopping
 from ottla.node.record_batches import batch_of
@@ -56,7 +58,8 @@ from ottla.raft.messages import (
 from ottla.raft.performer import take_step
 from ottla.raft.progress import QuorumProgress
 from ottla.raft.quorum import QuorumCore
-from ottla.raft.transitions import Role
+from ottla.raft.transitions import Role, Standing
+from ottla.raft.voter_checkpoint import VoterCheckpoint
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.quorum_client import QuorumClient
 from ottla.rpc.rpc_seam import Rpc
@@ -216,6 +219,17 @@ class QuorumMember:
     @property
     def problems(self) -> tuple[str, ...]:
         """Return what keeps this node from its work at the quorum, and no retry cures."""
+        if self._core.standing is not Standing.FULL and self._log.promises is not None:
+            return (self._does_not_vote(self._log.promises.checkpoint), *self._problems)
+        return self._problems
+
+    def _does_not_vote(self, checkpoint: VoterCheckpoint) -> str:
+        return self._named(
+            f"it neither votes nor may lead before it has caught up: {missing(checkpoint)}"
+        )
+
+    @property
+    def _problems(self) -> tuple[str, ...]:
         if self.room.known.state is not RoomState.FULL:
             return self._troubles.problems
         left, all_of_it = amount(self.reserved_bytes), amount(RESERVED_BYTES)
@@ -336,7 +350,10 @@ class QuorumMember:
     async def start(self) -> None:
         """Load what is on disk, then take part."""
         await self._loader.load_latest_snapshot()
-        for task in (self._run_ticks, self._run_flushes, self._loader.run):
+        tasks = [self._run_ticks, self._run_flushes, self._loader.run]
+        if self._log.promises is not None:
+            tasks.append(self._run_promises)
+        for task in tasks:
             self._nursery.start_soon(task)
         for name, work in (
             ("snapshots of the metadata", self._snapshots.run),
@@ -354,6 +371,12 @@ class QuorumMember:
         while True:
             end_offset = await self._ports.flushed(self._config.append_linger_ms)
             await self._step_of_ours(Flushed(end_offset=end_offset))
+
+    async def _run_promises(self) -> None:
+        while True:
+            await self._ports.promises_written()
+            if self._log.promises is not None:
+                await self._log.promises.sync()
 
     async def _keep_reserve(self) -> None:
         while True:
@@ -534,12 +557,11 @@ async def open_quorum_member(
     by the bounds of `disks`.
     Leaving it by an error leaves the log as after a crash; it is recovered at the next start.
     """
-    log = await open_metadata_log(disk, metadata_log_dir, config=config, clock=clock)
+    log, election = await open_files(disk, metadata_log_dir, identity, config=config, clock=clock)
     own_room = None
     if room is None:
         room = own_room = MeasuredRoom(disk, metadata_log_dir, disks or DiskConfig(), OF_METADATA)
     try:
-        election = await log.read_election()
         core = QuorumCore(config, identity, log, election, rng, clock.monotonic_ms())
         async with trio.open_nursery() as nursery:
             member = QuorumMember(

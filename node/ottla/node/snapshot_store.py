@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ottla.model.errors import CorruptDataError
-from ottla.model.ids import OffsetAndEpoch
+from ottla.model.ids import Offset, OffsetAndEpoch
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.raft import snapshot
 from ottla.raft.snapshot import KeptSnapshot
 from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.epoch_cache import decode_epochs
+from ottla.storage.files import LEADER_EPOCH_CHECKPOINT
 from ottla.wire.batch import parse_header
 
 
@@ -40,6 +42,20 @@ def _facts_of(file: DiskFile) -> KeptSnapshot:
     except CorruptDataError as error:
         raise CorruptDataError(f"{file.path} is no snapshot: {error.where}") from error
     return KeptSnapshot(file.size_bytes, opening.max_timestamp)
+
+
+async def knows_epoch_below(disk: Disk, directory: str, snapshot_id: OffsetAndEpoch) -> bool:
+    """Return whether the epoch checkpoint has the epoch in which a snapshot ends.
+
+    Followers are compared with it; a lost or older one must be made of all batches again.
+    """
+    if snapshot_id.offset == 0:
+        return True
+    try:
+        epochs = decode_epochs(await disk.read_file(f"{directory}/{LEADER_EPOCH_CHECKPOINT}"))
+    except (FileNotFoundError, CorruptDataError):
+        return False
+    return epochs.epoch_of(Offset(snapshot_id.offset - 1)) == snapshot_id.epoch
 
 
 class SnapshotStore:

@@ -17,6 +17,9 @@ VERSION = 1
 NODE_ID_DIGITS_MAX = 10
 """Digits of an int32; of thousands of them Python would refuse to make a number."""
 
+_VOTER_FILES = "voter.checkpoint"
+"""Key of ours, which Kafka passes over."""
+
 UUID_TEXT_LENGTH = 22
 """A uuid in base64 without its padding, as Kafka prints it."""
 
@@ -28,6 +31,8 @@ class MetaProperties:
     cluster_id: str
     node_id: NodeId
     directory_id: UUID | None = None
+    has_voter_files: bool = False
+    """Whether the directory was formatted with `quorum-state` and a voter checkpoint."""
 
 
 def format_meta_properties(properties: MetaProperties) -> bytes:
@@ -35,7 +40,10 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
     lines = ["#", f"cluster.id={properties.cluster_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={uuid_to_text(properties.directory_id)}")
-    lines += [f"node.id={properties.node_id}", f"version={VERSION}", ""]
+    lines += [f"node.id={properties.node_id}", f"version={VERSION}"]
+    if properties.has_voter_files:
+        lines.append(f"{_VOTER_FILES}=true")
+    lines.append("")
     return "\n".join(lines).encode()
 
 
@@ -65,6 +73,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
         cluster_id=cluster_id,
         node_id=NodeId(int(node_id)),
         directory_id=None if directory_id is None else uuid_from_text(directory_id),
+        has_voter_files=values.get(_VOTER_FILES) == "true",
     )
 
 

@@ -1,0 +1,139 @@
+"""The file `voter-checkpoint`: written after each flush, durable before each vote.
+
+Its contents and what they prove are `raft/voter_checkpoint.py`'s.  Invariant: one of the two slots
+is durable and whole, whenever the power goes.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import NO_OFFSET, Epoch, Offset, OffsetAndEpoch
+from ottla.raft import election_state
+from ottla.raft.election_state import QUORUM_STATE_FILE, ElectionState
+from ottla.raft.transitions import Standing
+from ottla.raft.trust import EPOCH_MAX
+from ottla.raft.voter_checkpoint import (
+    FILE_BYTES,
+    SLOT_BYTES,
+    VOTER_CHECKPOINT_FILE,
+    VoterCheckpoint,
+    VoterFiles,
+    decode_file,
+    encode_slot,
+)
+from ottla.storage.disk_seam import Disk
+
+
+async def read_voter_files(
+    disk: Disk,
+    directory: str,
+    *,
+    is_state_expected: bool,
+    end_offset: Offset,
+    snapshot_end: Offset,
+    epoch_of: Callable[[Offset], Epoch],
+) -> VoterFiles:
+    """Return what the files of a stopped voter say, beside its recovered log."""
+    slot, state, is_checkpointed = None, None, False
+    with suppress(FileNotFoundError):
+        slot = decode_file(await disk.read_file(f"{directory}/{VOTER_CHECKPOINT_FILE}"))
+    with suppress(FileNotFoundError, CorruptDataError):
+        data = await disk.read_file(f"{directory}/{QUORUM_STATE_FILE}")
+        state = election_state.decode(data)
+        is_checkpointed = election_state.is_checkpointed(data)
+    return VoterFiles(
+        checkpoint=None if slot is None else slot.checkpoint,
+        election=state,
+        is_checkpoint_expected=is_checkpointed,
+        is_state_expected=is_state_expected,
+        end_offset=end_offset,
+        snapshot_end=snapshot_end,
+        epoch_of=epoch_of,
+    )
+
+
+async def epoch_max(disk: Disk, directory: str) -> Epoch:
+    """Return the highest epoch that an entry of this replica's log can have.
+
+    A lone voter's first entry of an epoch may be written just before the epoch itself is.
+    """
+    known: list[int] = []
+    with suppress(FileNotFoundError):
+        slot = decode_file(await disk.read_file(f"{directory}/{VOTER_CHECKPOINT_FILE}"))
+        if slot is not None and slot.checkpoint.election.standing is Standing.AMNESIAC:
+            return EPOCH_MAX
+        if slot is not None:
+            known.append(slot.checkpoint.election.epoch)
+    with suppress(FileNotFoundError, CorruptDataError):
+        state = election_state.decode(await disk.read_file(f"{directory}/{QUORUM_STATE_FILE}"))
+        known.append(state.epoch)
+    return Epoch(max(known) + 1) if known else EPOCH_MAX
+
+
+async def create_checkpoint(
+    disk: Disk, directory: str, checkpoint: VoterCheckpoint
+) -> "CheckpointFile":
+    """Write a new file of this checkpoint, durably, and return it open."""
+    slot = encode_slot(1, checkpoint).ljust(FILE_BYTES, b"\0")
+    await disk.write_atomically(f"{directory}/{VOTER_CHECKPOINT_FILE}", slot)
+    return CheckpointFile(disk, directory, checkpoint)
+
+
+class CheckpointFile:
+    """The open file of one voter."""
+
+    def __init__(self, disk: Disk, directory: str, checkpoint: VoterCheckpoint) -> None:
+        """Go on from a new file (`create_checkpoint`), of which the first slot is durable."""
+        self._disk = disk
+        self._file = disk.open(f"{directory}/{VOTER_CHECKPOINT_FILE}")
+        self._sequence = self._durable_sequence = 1
+        self._position = SLOT_BYTES
+        """Position of the slot that is not relied on."""
+        self.checkpoint = checkpoint
+        """Checkpoint that was written last."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a power loss would leave the last checkpoint noted."""
+        return self._durable_sequence == self._sequence
+
+    def note_flushed(self, flushed: OffsetAndEpoch) -> None:
+        """Write the end of what is flushed; it outlives the process, and soon a power loss."""
+        if flushed != self.checkpoint.flushed:
+            self._write(replace(self.checkpoint, flushed=flushed))
+
+    async def lower_to(self, flushed: OffsetAndEpoch) -> None:
+        """Take back, durably, the promise of what lies above."""
+        if flushed.offset < self.checkpoint.flushed.offset:
+            self.note_flushed(flushed)
+            await self.sync()
+
+    async def remember(self, election: ElectionState) -> None:
+        """Write epoch, vote, leader and standing durably."""
+        known = self.checkpoint
+        promised_end = known.promised_end
+        if election.standing is Standing.FULL:
+            promised_end = NO_OFFSET
+        self._write(replace(known, election=election, promised_end=promised_end))
+        await self.sync()
+
+    async def sync(self) -> None:
+        """Make durable what was written."""
+        sequence = self._sequence
+        if sequence == self._durable_sequence:
+            return
+        await self._disk.fsync(self._file)
+        if sequence == self._sequence:
+            self._durable_sequence = sequence
+            self._position = SLOT_BYTES - self._position
+
+    def _write(self, checkpoint: VoterCheckpoint) -> None:
+        self.checkpoint = checkpoint
+        self._sequence += 1
+        self._file.pwrite(self._position, [encode_slot(self._sequence, checkpoint)])
+
+    def close(self) -> None:
+        """Give the file up."""
+        self._file.close()

@@ -1,0 +1,104 @@
+"""Check of the metadata log for what recovery lets pass: offsets and epochs that no CRC covers.
+
+A partition's log may have gaps, for compaction makes some; the metadata log has none, and its
+epochs only rise.  A replica that believed a false epoch would raise the quorum's, or take another
+log for its own.
+"""
+
+import logging
+from itertools import pairwise
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
+from ottla.model.limits import MIB
+from ottla.node.quorum_files.checkpoint_file import epoch_max
+from ottla.storage.disk_seam import Disk
+from ottla.storage.log import Log
+from ottla.storage.segment_swap import end_offset_of
+from ottla.wire.batch import batches
+
+CHECK_BYTES = MIB
+"""Bytes of the log that are checked at once."""
+
+_LOGGER = logging.getLogger(__name__)
+
+
+async def cut_false_batches(
+    disk: Disk, log: Log, latest: OffsetAndEpoch | None, *, epoch_min: Epoch
+) -> None:
+    """Cut a recovered log at the first batch that does not continue it, or the newest snapshot.
+
+    Logs what is dropped.  A log whose epochs differ from those of its batches below the snapshot is
+    dropped whole, for its epochs would be compared with those of other replicas.
+    """
+    start = log.log_start_offset
+    at, epoch = start, epoch_min
+    if latest is not None and latest.offset > start:
+        if latest.offset > log.end_offset:
+            return  # the log is about to be emptied for the snapshot
+        if not await _has_no_gap(disk, log, latest.offset):
+            _LOGGER.error(
+                "%s: damaged segments of the metadata log below offset %s are dropped: a snapshot"
+                " stands for them",
+                log.directory,
+                latest.offset,
+            )
+            log.update_high_watermark(latest.offset)
+            await log.delete_records_before(latest.offset)
+        at, epoch = latest.offset, log.epoch_of(Offset(latest.offset - 1))
+        if epoch != latest.epoch:
+            await _drop(log, at, f"epoch {epoch} below its snapshot of epoch {latest.epoch}")
+            return
+    highest = await epoch_max(disk, log.directory)
+    while at < log.end_offset:
+        data = await log.read_bytes(at, bytes_max=CHECK_BYTES, end_offset=log.end_offset)
+        for _, header in batches(memoryview(data), is_partial_end_allowed=True):
+            found = Epoch(header.partition_leader_epoch)
+            if header.base_offset != at or not epoch <= found <= highest:
+                await _cut(log, at, f"a batch of offset {header.base_offset} and epoch {found}")
+                return
+            if log.epoch_of(at) != found:
+                await _drop(log, at, f"epoch {log.epoch_of(at)} before a batch of epoch {found}")
+                return
+            at, epoch = header.end_offset, found
+        if not data:
+            return
+
+
+async def _has_no_gap(disk: Disk, log: Log, end_offset: Offset) -> bool:
+    """Return whether each segment that begins below an offset ends where the next one begins."""
+    for older, newer in pairwise(log.segments):
+        if older.base_offset >= end_offset:
+            break
+        try:
+            if await end_offset_of(disk, older) != newer.base_offset:
+                return False
+        except CorruptDataError:
+            return False
+    return True
+
+
+async def _cut(log: Log, at: Offset, what: str) -> None:
+    _LOGGER.error(
+        "%s: the metadata log is damaged at offset %s, where it has %s: all from there up to %s is"
+        " dropped",
+        log.directory,
+        at,
+        what,
+        log.end_offset,
+    )
+    if at > log.log_start_offset:
+        await log.truncate_to(at)
+    else:
+        await log.truncate_fully_and_start_at(at)
+
+
+async def _drop(log: Log, at: Offset, what: str) -> None:
+    _LOGGER.error(
+        "%s: the metadata log is damaged below offset %s, where it has %s: all up to %s is dropped",
+        log.directory,
+        at,
+        what,
+        log.end_offset,
+    )
+    await log.truncate_fully_and_start_at(at)

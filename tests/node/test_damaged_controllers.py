@@ -1,0 +1,103 @@
+"""Three controllers as processes, of which one's files are damaged while all are down."""
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NodeId
+from tests.node.test_three_processes import Controllers, three_controllers
+
+ROUNDS = int(os.environ.get("OTTLA_DAMAGES", "0"))
+"""Repetitions of the table of all damages and orders; none by default, for it takes an hour."""
+
+CHANGE_COUNT = 6
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
+    "log removed": (("*.log",), Path.unlink),
+    "log emptied": (("*.log",), lambda path: path.write_bytes(b"")),
+    "log halved": (("*.log",), halve),
+    "log flipped": (("*.log",), flip),
+    "vote removed": (("quorum-state",), Path.unlink),
+    "vote emptied": (("quorum-state",), lambda path: path.write_bytes(b"")),
+    "checkpoint removed": (("voter-checkpoint",), Path.unlink),
+    "checkpoint flipped": (("voter-checkpoint",), flip),
+    "both removed": (("quorum-state", "voter-checkpoint"), Path.unlink),
+    "epochs removed": (("leader-epoch-checkpoint",), Path.unlink),
+}
+
+
+async def go_through(controllers: Controllers, name: str, order: tuple[int, ...]) -> None:
+    """Have B miss six changes, kill all, damage A, and start them in an order.
+
+    The first of the six changes must be there as soon as any two lead, and at the end.
+    """
+    a, b, c = controllers.ids
+    await controllers.change()
+    controllers.kill(b)
+    ends = [await controllers.change() for _ in range(CHANGE_COUNT)]
+    controllers.kill(a, c)
+    patterns, damage = DAMAGES[name]
+    files = controllers.path(a) / "__cluster_metadata-0"
+    for path in [found for pattern in patterns for found in sorted(files.glob(pattern))]:
+        damage(path)
+    for position, at in enumerate(order):
+        controllers.start(controllers.ids[at])
+        if position == 1:
+            is_a_there, is_c_there = 0 in order[:2], 2 in order[:2]
+            if is_a_there and not is_c_there and name.startswith(("log", "both", "checkpoint")):
+                # None of the two has what A and C had acknowledged.
+                with pytest.raises((RefusedError, trio.TooSlowError)):
+                    await controllers.change(deadline_ms=3_000)
+    with trio.fail_after(60):
+        after = await controllers.change()
+    assert after > max(ends), f"{name} {order}: {after} after {ends}"
+    if name.startswith(("log", "both", "checkpoint")):
+        log = await controllers.log_with("votes again", a)
+        assert "neither votes nor may lead" in log
+    elif name.startswith("vote"):
+        assert "written again from voter-checkpoint" in controllers.log_of(a)
+
+
+@pytest.mark.parametrize("name", ["log halved", "both removed", "vote removed"])
+async def test_six_changes_outlive_damage_of_one_of_the_two_that_have_them(
+    tmp_path: Path, name: str
+) -> None:
+    async with three_controllers(tmp_path) as controllers:
+        await go_through(controllers, name, (0, 1, 2))
+
+
+@pytest.mark.skipif(ROUNDS == 0, reason="OTTLA_DAMAGES=N goes through the table N times")
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+@pytest.mark.parametrize("name", DAMAGES)
+async def test_six_changes_outlive_every_damage_in_every_order(
+    tmp_path: Path, name: str, order: tuple[int, ...]
+) -> None:
+    for round_ in range(ROUNDS):
+        async with three_controllers(tmp_path / str(round_)) as controllers:
+            await go_through(controllers, name, order)
+
+
+async def test_a_damaged_controller_is_shown_by_the_quorum(tmp_path: Path) -> None:
+    async with three_controllers(tmp_path) as controllers:
+        await controllers.change()
+        damaged = NodeId(controllers.ids[0])
+        controllers.kill(damaged)
+        halve(next((controllers.path(damaged) / "__cluster_metadata-0").glob("*.log")))
+        controllers.start(damaged)
+        await controllers.log_with("votes again", damaged)
