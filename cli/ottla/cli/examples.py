@@ -59,6 +59,7 @@ EXAMPLES = {
     "ottla log verify": "ottla log verify ottla-data/broker-1",
     "ottla log recover": "ottla log recover ottla-data/broker-1",
     "ottla storage format": "ottla storage format --config controller.properties",
+    "ottla storage accept-loss": "ottla storage accept-loss --config controller.properties",
     "ottla storage random-uuid": "ottla storage random-uuid",
     "ottla controller": "ottla controller controller.properties",
     "ottla broker": "ottla broker broker.properties",

@@ -1,4 +1,4 @@
-"""`ottla storage format|random-uuid`: give directories their identity, once and for all."""
+"""`ottla storage format|random-uuid|accept-loss`: identities of directories, and a lost vote."""
 
 import argparse
 from pathlib import Path
@@ -6,17 +6,21 @@ from uuid import UUID
 
 from ottla.cli.cluster.add_scram import first_credential
 from ottla.cli.common import print_table, run_async
-from ottla.cli.terminal import say
+from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.endpoints import parse_address
-from ottla.node.clock_driver import RealRng
+from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.node.private_files_driver import keep_others_out
 from ottla.node.properties import parse_properties
+from ottla.node.quorum_files.accepted_loss import accept_loss
+from ottla.node.quorum_files.voter_opening import damages_of
+from ottla.raft.transitions import Standing
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
+from ottla.storage.directory_lock_driver import lock_directory, unlock_directory
 from ottla.storage.disk import RealDisk
 from ottla.storage.meta_properties import uuid_from_text, uuid_to_text
 
@@ -46,6 +50,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " and saltedpassword= (base64); may be repeated",
     )
     verbs.add_parser("random-uuid", help="print an id for a new cluster or directory")
+    accept = verbs.add_parser(
+        "accept-loss",
+        help="have a controller vote again that lost metadata; with --yes, else show the loss",
+        description="A controller whose metadata log or vote was lost or damaged neither votes nor"
+        " leads before it has caught up. Where no leader can be elected any more, this command has"
+        " the stopped controller vote with what it has: metadata that only it had are lost for"
+        " good. Choose the controller with the highest end offset.",
+    )
+    accept.add_argument("--config", "-c", required=True, help=".properties file of the controller")
+    accept.add_argument("--yes", action="store_true", help="accept the loss (default: show it)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,15 +67,49 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verb == "random-uuid":
         say(uuid_to_text(RealRng().uuid()))
         return 0
+    if arguments.verb == "accept-loss":
+        return _accept_loss(arguments)
     return _format(arguments)
 
 
-def _format(arguments: argparse.Namespace) -> int:
+def _read_properties(arguments: argparse.Namespace) -> dict[str, str]:
     path = Path(arguments.config)
     try:
-        texts = parse_properties(path.read_text())
+        return parse_properties(path.read_text())
     except FileNotFoundError:
         raise ConfigError("--config", f"{path} is not there") from None
+
+
+def _accept_loss(arguments: argparse.Namespace) -> int:
+    config = load_controller_config(_read_properties(arguments))[0]
+    directory = config.metadata_log_dir
+
+    async def body() -> int:
+        async with RealDisk([directory]) as disk:
+            lock = lock_directory(disk, directory, setting="metadata.log.dir")
+            try:
+                verdict = await accept_loss(
+                    disk, config, RealClock(), is_decided=bool(arguments.yes)
+                )
+            finally:
+                unlock_directory(lock)
+        checkpoint = verdict.checkpoint
+        if checkpoint.election.standing is Standing.FULL:
+            say(f"controller {config.node_id} has all that it acknowledged; nothing is lost")
+            return 0
+        say(f"controller {config.node_id}: {damages_of(verdict)}")
+        say(f"it has the metadata up to offset {checkpoint.flushed.offset}")
+        if arguments.yes:
+            say("it votes again from its next start on; what is missing is lost for good")
+        else:
+            note("nothing was changed; --yes accepts the loss")
+        return 0
+
+    return run_async(body)
+
+
+def _format(arguments: argparse.Namespace) -> int:
+    texts = _read_properties(arguments)
     roles = texts.get("process.roles", "controller" if arguments.initial_controllers else "broker")
     voters = parse_initial_controllers(arguments.initial_controllers)
     first_records = [first_credential(text) for text in arguments.add_scram]

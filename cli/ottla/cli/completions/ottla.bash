@@ -305,7 +305,7 @@ _ottla_row() {
       values='--format=table|json'
       argument='@dir' ;;
     'storage')
-      verbs='format random-uuid'
+      verbs='format random-uuid accept-loss'
       options='-h --help'
       values=''
       argument='' ;;
@@ -318,6 +318,11 @@ _ottla_row() {
       verbs=''
       options='-h --help'
       values=''
+      argument='' ;;
+    'storage accept-loss')
+      verbs=''
+      options='-h --help --config -c --yes'
+      values='--config= -c='
       argument='' ;;
     'controller')
       verbs=''

@@ -369,8 +369,8 @@ function __ottla_row
             set -g __ottla_values '--format=table|json'
             set -g __ottla_argument '@dir'
         case 'storage'
-            set -g __ottla_verbs 'format' 'random-uuid'
-            set -g __ottla_summaries 'format the directories of one node' 'print an id for a new cluster or directory'
+            set -g __ottla_verbs 'format' 'random-uuid' 'accept-loss'
+            set -g __ottla_summaries 'format the directories of one node' 'print an id for a new cluster or directory' 'have a controller vote again that lost metadata; with --yes, else show the loss'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -385,6 +385,12 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'storage accept-loss'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--config' '-c' '--yes'
+            set -g __ottla_values '--config=' '-c='
             set -g __ottla_argument ''
         case 'controller'
             set -g __ottla_verbs

@@ -306,7 +306,7 @@ _ottla_row() {
       ottla_values=('--format=table|json')
       ottla_argument='@dir' ;;
     'storage')
-      ottla_verbs=('format:format the directories of one node' 'random-uuid:print an id for a new cluster or directory')
+      ottla_verbs=('format:format the directories of one node' 'random-uuid:print an id for a new cluster or directory' 'accept-loss:have a controller vote again that lost metadata; with --yes, else show the loss')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -319,6 +319,11 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help')
       ottla_values=()
+      ottla_argument='' ;;
+    'storage accept-loss')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--config' '-c' '--yes')
+      ottla_values=('--config=' '-c=')
       ottla_argument='' ;;
     'controller')
       ottla_verbs=()
