@@ -117,6 +117,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
         "raft-forged": "ottla.jepsen.world.walk.raft_walk:ForgedRaftWalk",
         "raft-disk": "ottla.jepsen.world.walk.raft_disk:DiskRaftWalk",
+        "raft-damaged": "ottla.jepsen.world.walk.raft_disk:DamagedRaftWalk",
         "replication": "ottla.jepsen.world.walk.replication_walk:ReplicationWalk",
         "replication-forged": (
             "ottla.jepsen.world.walk.replication_forgeries:ForgedReplicationWalk"

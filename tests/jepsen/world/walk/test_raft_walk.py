@@ -4,7 +4,7 @@ from typing import Any
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
-from ottla.jepsen.world.walk.raft_disk import DiskRaftWalk
+from ottla.jepsen.world.walk.raft_disk import DamagedRaftWalk, DiskRaftWalk
 from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 
 SCHEDULE_COUNT = 1_500
@@ -42,6 +42,16 @@ def test_no_schedule_breaks_an_invariant_with_real_logs_on_disks_that_forget(exp
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.missed(DiskRaftWalk.required) == []
+    assert tally.figures["commits"] > DISK_SCHEDULE_COUNT
+
+
+def test_no_damage_of_a_minority_s_files_loses_what_was_committed(explored: Any) -> None:
+    job = Job(engine="walk", subject=DamagedRaftWalk.subject, budget=DamagedRaftWalk.budget)
+    tally = run_batch(job, 0, DISK_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(DamagedRaftWalk.required) == []
     assert tally.figures["commits"] > DISK_SCHEDULE_COUNT
 
 

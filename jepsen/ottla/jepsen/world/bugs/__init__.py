@@ -3,6 +3,7 @@
 mutant.py             what a mutant is, and how a core is patched for a while
 bank.py               the table of all of them
 hunt.py               plants one and measures how long it lives
+voter_bugs.py         of a damaged voter
 raft_bugs.py          of the quorum
 forgery_bugs.py       that believe what nobody honest would send
 metadata_log_bugs.py  of its log on disk

@@ -9,6 +9,7 @@ DOMAINS: tuple[str, ...] = (
     "raft_bugs",
     "forgery_bugs",
     "metadata_log_bugs",
+    "voter_bugs",
     "whole_bugs",
     "trouble_bugs",
     "replication_bugs",

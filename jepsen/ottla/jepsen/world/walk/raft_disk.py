@@ -13,7 +13,7 @@ from typing import NoReturn
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.raft_disk_log import DOOM_OPERATIONS_MAX, NOW_MS, DiskLog
+from ottla.jepsen.world.walk.raft_disk_log import DOOM_OPERATIONS_MAX, NOW_MS, Damage, DiskLog
 from ottla.jepsen.world.walk.raft_walk import CONVERSATION_MAX, RaftWalk, WalkedQuorum
 from ottla.jepsen.world.walk.stepping import Doomed
 from ottla.model.errors import RefusedError
@@ -21,11 +21,12 @@ from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import MIB
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.raft.effects import Append, SnapshotChunk
+from ottla.raft.effects import Append, Effects, SnapshotChunk
 from ottla.raft.election_state import ElectionState
-from ottla.raft.messages import Records
+from ottla.raft.messages import Records, Response
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.member import MemoryMember, PowerCut
+from ottla.raft.transitions import Standing
 from ottla.raft.voters import QuorumIdentity
 from ottla.wire.batch_builder import BatchBuilder
 
@@ -67,6 +68,24 @@ class DiskRaftWalk(RaftWalk):
     def make_walk(self, chance: Chance) -> WalkedQuorum:
         """Return one quorum on disks of its own."""
         return DiskWalk(chance)
+
+
+class DamagedRaftWalk(DiskRaftWalk):
+    """The engine, with files of stopped voters that are damaged before they start again."""
+
+    subject = "raft-damaged"
+    required = (
+        *RaftWalk.required,
+        "a voter's log was cut",
+        "a voter has forgotten its vote",
+        "a file is put back from an older copy",
+        "a damaged voter votes again",
+        "a voter's lost vote is known from its checkpoint",
+    )
+
+    def make_walk(self, chance: Chance) -> WalkedQuorum:
+        """Return one quorum of which some files are damaged."""
+        return DamagedWalk(chance)
 
 
 class DiskWalk(WalkedQuorum):
@@ -166,7 +185,10 @@ class DiskWalk(WalkedQuorum):
 
     def _is_together(self, wanted: int) -> bool:
         whole = [one for at, one in enumerate(self.members) if at not in self._wiped]
-        return all(member.running.high_watermark >= wanted for member in whole)
+        return all(
+            member.running.high_watermark >= wanted and member.running.standing is Standing.FULL
+            for member in whole
+        )
 
     def _pass_time(self, wanted: int) -> int:
         """Let every clock go on to the first timer; have the leader append; return how far."""
@@ -180,10 +202,75 @@ class DiskWalk(WalkedQuorum):
         return duration_ms
 
 
+class DamagedWalk(DiskWalk):
+    """One quorum of which a minority of voters may be damaged at a time."""
+
+    def _draw_actions(self) -> list[Callable[[], None]]:
+        damage_count = (3, 6, 12)[self.chance.below(3)]
+        return [
+            *super()._draw_actions(),
+            *[self._damage] * damage_count,
+            *[self._copy] * (damage_count // 3),
+        ]
+
+    def _copy(self) -> None:
+        """Keep a copy of a file of one voter."""
+        member = self.members[self.chance.below(self.voter_count)]
+        assert isinstance(member, DiskMember)
+        if member.identity.is_voter:
+            member.log.copy_file()
+
+    def _wipe(self) -> None:
+        """Replace no disk while another voter is damaged: a majority of whole ones stays."""
+        if not any(self._is_damaged(at) for at in range(self.voter_count)):
+            super()._wipe()
+
+    def _damage(self) -> None:
+        """Stop a voter and damage its files, if a majority of whole ones is left."""
+        damaged = {at for at in range(self.voter_count) if self._is_damaged(at)} | self._wiped
+        at = self.chance.below(self.voter_count)
+        if len(damaged | {at}) > self.voter_count - self.voter_count // 2 - 1 or at in self._wiped:
+            self._deliver()
+            return
+        if self.members[at].core is not None:
+            self._stop(at)
+        member = self.members[at]
+        assert isinstance(member, DiskMember)
+        kind = list(Damage)[self.chance.below(len(Damage))]
+        self.trace.add("damage", at, kind.name)
+        if member.damage(kind):
+            is_amnesiac = member.log.standing is Standing.AMNESIAC
+            self.rare.sometimes(
+                "a voter has forgotten its vote" if is_amnesiac else "a voter's log was cut"
+            )
+        elif kind is Damage.STATE:
+            self.rare.sometimes("a voter's lost vote is known from its checkpoint")
+        if kind is Damage.OLDER_COPY:
+            self.rare.sometimes("a file is put back from an older copy")
+        if self.chance.below(2):
+            self._start(at)
+
+    def _is_damaged(self, at: int) -> bool:
+        """Return whether a voter has not all that it acknowledged."""
+        member = self.members[at]
+        known = member.election
+        return known is not None and known.standing is not Standing.FULL
+
+    def _after(self, at: int, answers: list[tuple[int, Response]], effects: Effects) -> None:
+        state = effects.persist_election
+        member = self.members[at]
+        assert isinstance(member, DiskMember)
+        if state is not None and state.standing is Standing.FULL:
+            if member.log.standing is not Standing.FULL:
+                self.rare.sometimes("a damaged voter votes again")
+            member.log.standing = Standing.FULL
+        super()._after(at, answers, effects)
+
+
 class DiskMember(MemoryMember):
     """One replica whose log and `quorum-state` are files."""
 
-    __slots__ = ("_doom", "_sometimes", "log")
+    __slots__ = ("_doom", "_invariants_of_all", "_sometimes", "log")
 
     log: DiskLog  # type: ignore[assignment]
 
@@ -200,8 +287,8 @@ class DiskMember(MemoryMember):
         """Operations into the next great change of its disk at which the power is to go."""
         self._sometimes = sometimes
         super().__init__(config, identity, rng)
-        self.log = DiskLog(config, identity.voters, disk_rng, invariants)
-        self._invariants = invariants
+        self.log = DiskLog(config, identity, disk_rng, invariants)
+        self._invariants = self._invariants_of_all = invariants
         invariants.watch(identity, self.log)
 
     def stop(self, survivor_count: int = 0) -> None:
@@ -210,6 +297,16 @@ class DiskMember(MemoryMember):
         if self.log.was_cut_while_recovered:
             self._sometimes("power goes while a log is recovered")
         self.election = self.log.election
+
+    def damage(self, kind: Damage) -> bool:
+        """Damage files of the stopped voter; return whether it may not vote now."""
+        node_id = self.identity.node_id
+        is_damaged = self.log.damage(kind)
+        self.election = self.log.election
+        if is_damaged:
+            has_forgotten = self.log.standing is Standing.AMNESIAC
+            self._invariants_of_all.note_damage(node_id, has_forgotten=has_forgotten)
+        return is_damaged
 
     def cut_power_after(self, boundary_count: int) -> None:
         """Have the power go after so many effects, or inside of the next great change."""

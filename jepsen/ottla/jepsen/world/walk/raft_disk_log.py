@@ -6,6 +6,7 @@ Invariants FlushedIsKept, SnapshotAtLogStart, SnapshotHoldsCommitted.
 
 import errno
 from collections.abc import Iterable
+from enum import Enum, auto
 from hashlib import blake2b
 
 from ottla.jepsen.world.disk_faults import DiskOperation
@@ -14,6 +15,7 @@ from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, run_through
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.identity import write_first_vote
 from ottla.node.metadata_log import MetadataLog, open_metadata_log
 from ottla.raft.effects import Append, FollowerAppend, LeaderAppend, SnapshotChunk
 from ottla.raft.election_state import ElectionState
@@ -21,19 +23,39 @@ from ottla.raft.messages import Records
 from ottla.raft.snapshot import BOOTSTRAP_ID, footer_batch, opening_batch
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.memory_log import MemoryEntry
-from ottla.raft.voters import VoterSet
+from ottla.raft.transitions import Standing
+from ottla.raft.voter_checkpoint import Verdict
+from ottla.raft.voters import QuorumIdentity
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.wire.batch import batches, parse_header
 from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.records import scan
 
 ROOT = "/meta"
+DIRECTORY = f"{ROOT}/{METADATA_DIRECTORY}"
 READ_BYTES = 1 << 20
 NOW_MS = 1
 
 DOOM_OPERATIONS_MAX = 24
 """Operations of a disk among which the power goes: a snapshot that takes a log's place has more
 than a dozen."""
+
+
+class Damage(Enum):
+    """Which of a stopped voter's files are damaged."""
+
+    LOGS = auto()
+    STATE = auto()
+    CHECKPOINT = auto()
+    STATE_FILES = auto()
+    """Both that remember the vote, so that nothing does."""
+    EPOCHS = auto()
+    OLDER_COPY = auto()
+    """One file, put back from an older copy."""
+
+
+ALARMING = frozenset({Damage.STATE_FILES, Damage.CHECKPOINT, Damage.OLDER_COPY})
+"""Damages after which a voter cannot know that it has all it promised, though it may have."""
 
 
 class _StillClock:
@@ -50,17 +72,22 @@ class DiskLog:
     """A metadata log on a disk of its own, and what a judge sees of it, also while it is down."""
 
     def __init__(
-        self, config: QuorumConfig, voters: VoterSet, rng: Rng, invariants: Invariants
+        self, config: QuorumConfig, identity: QuorumIdentity, rng: Rng, invariants: Invariants
     ) -> None:
         self.rng = rng
+        self._is_voter = identity.is_voter
         self.disk = DoomedDisk(rng)
         self.election: ElectionState | None = None
         """What the file `quorum-state` said when the log was opened."""
+        self.damages: tuple[str, ...] = ()
+        """What the log's voter lost, as it was opened."""
+        self.standing = Standing.FULL
+        """What this log's voter may do, as the log was opened."""
         self.was_cut_while_recovered = False
         self.is_failing = False
         """Whether its disk was asked to fail since the process began."""
         self._config = config
-        self._voters = voters
+        self._voters = identity.voters
         self._invariants = invariants
         self._entries: list[MemoryEntry] = []
         """From offset 0 on, those a snapshot stands for included."""
@@ -68,7 +95,11 @@ class DiskLog:
         """What is being appended: a power cut may leave some of it."""
         self._promised = Offset(0)
         """The end of what every recovery must find."""
-        run_through(self.disk.makedirs(f"{ROOT}/{METADATA_DIRECTORY}"))
+        self._formerly: dict[str, bytes] = {}
+        """A file of the directory as it was once, by name."""
+        run_through(self.disk.makedirs(DIRECTORY))
+        if self._is_voter:
+            run_through(write_first_vote(self.disk, ROOT))
         self._log = self._opened()
         run_through(self._log.write_snapshot(BOOTSTRAP_ID, self._batches_of(BOOTSTRAP_ID)))
         self.disk.flush_everything()
@@ -212,8 +243,10 @@ class DiskLog:
                 self.was_cut_while_recovered = True
             self.disk.operations_left = None
             self.disk.crash()
+        was_full = self.standing is Standing.FULL
         self._log = self._opened()
-        self.election = run_through(self._log.read_election())
+        if was_full and self.standing is not Standing.FULL:
+            raise Violation("NoFalseAlarm", f"a power loss took {self.election} its vote")
         self._compare()
         self._coming = []
         self._promise()
@@ -228,7 +261,122 @@ class DiskLog:
         log: MetadataLog = run_through(
             open_metadata_log(self.disk, ROOT, config=self._config, clock=_StillClock())
         )
+        if not self._is_voter:
+            self.election = run_through(log.read_election())
+            return log
+        verdict: Verdict = run_through(log.open_as_voter(is_state_expected=True))
+        self.election = verdict.checkpoint.election
+        self.damages = verdict.damages
+        self.standing = self.election.standing
         return log
+
+    # --- damage -------------------------------------------------------------------------------
+
+    def copy_file(self) -> None:
+        """Keep a copy of one file, which may be put back later."""
+        with self.disk.quietly():
+            names = self._names_of_damage()
+            name = names[self.rng.below(len(names))]
+            self._formerly = {name: bytes(run_through(self.disk.read_file(f"{DIRECTORY}/{name}")))}
+
+    def damage(self, kind: Damage) -> bool:
+        """Damage files of the stopped voter, open the log; return whether promises were lost.
+
+        Raises Violation(DamageIsNoticed) if it may vote with less than it promised, or
+        Violation(NoFalseAlarm) if it may not, and the damaged files hold nothing that is missing.
+        """
+        promised, election = self._log.flushed_offset, self.election
+        last_epoch = self._log.last_epoch
+        was_full = self.standing is Standing.FULL
+        self._log.abandon()
+        self.heal()
+        self.is_failing = False
+        with self.disk.quietly():
+            self._damage_files(kind)
+            self.disk.flush_everything()
+            self._log = self._opened()
+        has_lost = (
+            self._log.end_offset < promised
+            or self._log.last_epoch < last_epoch
+            or _knowledge_of(self.election) < _knowledge_of(election)
+        )
+        if has_lost and self.standing is Standing.FULL:
+            raise Violation(
+                "DamageIsNoticed",
+                f"a voter that promised {promised} and {election} votes with"
+                f" {self._log.end_offset} and {self.election}",
+            )
+        has_lost |= self._log.last_epoch != last_epoch  # no CRC covers the epoch of a batch
+        is_alarm_due = has_lost or not was_full or kind in ALARMING
+        if self.standing is not Standing.FULL and not is_alarm_due:
+            raise Violation(
+                "NoFalseAlarm",
+                f"{kind} took {self.election} its vote: {self.damages}",
+            )
+        self._take_what_is_there()
+        return self.standing is not Standing.FULL
+
+    def _names_of_damage(self) -> list[str]:
+        """Return the files that may be damaged: a snapshot cannot be told from a missing one."""
+        names: list[str] = run_through(self.disk.listdir(DIRECTORY))
+        wanted = (".log", "quorum-state", "leader-epoch-checkpoint", "voter-checkpoint")
+        return [name for name in names if name.endswith(wanted)]
+
+    def _damage_files(self, kind: Damage) -> None:
+        names = self._names_of_damage()
+        match kind:
+            case Damage.OLDER_COPY:
+                for name, data in self._formerly.items():
+                    self._replace(name, data)
+            case Damage.LOGS:
+                logs = [name for name in names if name.endswith(".log")]
+                for name in logs:
+                    if self.rng.below(2):
+                        # A flipped batch below a snapshot is met when it is fetched, by its CRC.
+                        self._hurt(name, is_flipped=name == logs[-1])
+            case Damage.STATE_FILES:
+                for name in ("quorum-state", "voter-checkpoint"):
+                    self._hurt(name, is_whole=True)
+            case Damage.CHECKPOINT:
+                self._hurt("voter-checkpoint")
+            case Damage.STATE:
+                self._hurt("quorum-state")
+            case Damage.EPOCHS:
+                if "leader-epoch-checkpoint" in names:
+                    self._hurt("leader-epoch-checkpoint")
+
+    def _hurt(self, name: str, *, is_whole: bool = False, is_flipped: bool = True) -> None:
+        """Remove, empty, halve or flip a file; with `is_whole` leave nothing that can be read."""
+        data = bytearray(run_through(self.disk.read_file(f"{DIRECTORY}/{name}")))
+        match self.rng.below(2 if is_whole else 3 + is_flipped):
+            case 0:
+                run_through(self.disk.unlink(f"{DIRECTORY}/{name}"))
+                return
+            case 1:
+                data.clear()
+            case 2:
+                del data[len(data) // 2 :]
+            case _:
+                if data:
+                    data[self.rng.below(len(data))] ^= 0x55
+        self._replace(name, bytes(data))
+
+    def _replace(self, name: str, data: bytes) -> None:
+        run_through(self.disk.write_atomically(f"{DIRECTORY}/{name}", data))
+
+    def _take_what_is_there(self) -> None:
+        """Mirror the damaged log as it is: what was lost is compared no longer."""
+        log, found = self._log, self._invariants.committed[: self._log.start_offset]
+        self._promised = Offset(0)
+        at = log.start_offset
+        with self.disk.quietly():
+            while at < log.end_offset:
+                data = run_through(log.read(at, end_offset=log.end_offset, bytes_max=READ_BYTES))
+                for offset, entry in entries_in(data):
+                    found.append(entry)
+                    at = Offset(offset + 1)
+        self._entries = found
+        self._promise()
 
     def _promise(self) -> None:
         """Expect of every recovery what the log calls flushed now."""
@@ -309,6 +457,12 @@ class DiskLog:
             data,
             footer_batch(base_offset=end, timestamp_ms=NOW_MS, leader_epoch=epoch),
         ]
+
+
+def _knowledge_of(election: ElectionState | None) -> tuple[int, int]:
+    if election is None:
+        return (0, 0)
+    return election.epoch, (election.voted is not None) + (election.leader_id is not None)
 
 
 def entries_in(data: bytes) -> list[tuple[Offset, MemoryEntry]]:

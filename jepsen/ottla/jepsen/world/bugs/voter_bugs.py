@@ -1,0 +1,173 @@
+"""Mutants of a damaged voter: damage that is not noticed, and votes that it must not give."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.model.ids import Offset
+from ottla.node.quorum_files.checkpoint_file import CheckpointFile
+from ottla.raft import voter_checkpoint
+from ottla.raft.follower import Follower
+from ottla.raft.replica import Replica
+from ottla.raft.transitions import Role, Standing
+from ottla.raft.voter_checkpoint import Slot, VoterFiles, decode_file
+
+
+def _votes_all_the_same() -> Any:
+    return patched(Replica, votes=property(lambda replica: replica.is_voter))
+
+
+@contextmanager
+def _stands_all_the_same() -> Iterator[None]:
+    from ottla.raft import quorum
+
+    every = {standing: frozenset(Role) for standing in Standing}
+    may = property(lambda replica: replica.is_voter and not replica.is_shutting_down)
+    with patched(Replica, may_campaign=may), patched(quorum, ROLES_OF=every):
+        yield
+
+
+def _votes_too_early() -> Any:
+    return patched(Follower, _has_all_committed=lambda self, replica: True)
+
+
+def _trusts_an_old_leader() -> Any:
+    def has_all(self: Follower, replica: Replica) -> bool:
+        return replica.log.last_epoch == replica.epoch and (
+            self._leader_high_watermark <= replica.acknowledged_offset
+        )
+
+    return patched(Follower, _has_all_committed=has_all)
+
+
+def _log_not_compared() -> Any:
+    return patched(voter_checkpoint, _compare_log=lambda flushed, files, damages: None)
+
+
+@contextmanager
+def _vote_is_only_in_quorum_state() -> Iterator[None]:
+    original = voter_checkpoint._with_checkpoint
+
+    def with_checkpoint(
+        kept: Any, files: VoterFiles, damages: list[str], repairs: list[str]
+    ) -> Any:
+        election = original(kept, files, damages, repairs)
+        state = files.election or replace(election, voted=None, leader_id=None)
+        return replace(state, standing=election.standing)
+
+    with patched(voter_checkpoint, _with_checkpoint=with_checkpoint):
+        yield
+
+
+@contextmanager
+def _missing_files_are_new() -> Iterator[None]:
+    original = voter_checkpoint._without_checkpoint
+
+    def without_checkpoint(files: VoterFiles, damages: list[str]) -> Any:
+        return original(files, [])
+
+    with patched(voter_checkpoint, _without_checkpoint=without_checkpoint):
+        yield
+
+
+@contextmanager
+def _standing_is_forgotten() -> Iterator[None]:
+    from ottla.node.quorum_files import checkpoint_file
+
+    def decode(data: bytes) -> Slot | None:
+        slot = decode_file(data)
+        if slot is None:
+            return None
+        kept = slot.checkpoint
+        election = replace(kept.election, standing=Standing.FULL)
+        return Slot(slot.sequence, replace(kept, election=election))
+
+    with patched(checkpoint_file, decode_file=decode):
+        yield
+
+
+@contextmanager
+def _amnesiac_asks_nobody() -> Iterator[None]:
+    original = Replica.__init__
+
+    def init(self: Replica, *arguments: Any) -> None:
+        original(self, *arguments)
+        if self.standing is Standing.AMNESIAC:
+            self.standing = Standing.CATCHING_UP
+            self.unheard.clear()
+
+    with patched(Replica, __init__=init):
+        yield
+
+
+def _flushed_end_not_noted() -> Any:
+    return patched(CheckpointFile, note_flushed=lambda self, flushed: None)
+
+
+def _promise_not_lowered() -> Any:
+    async def lower_to(self: CheckpointFile, flushed: Any) -> None:
+        assert flushed.offset >= Offset(0)
+
+    return patched(CheckpointFile, lower_to=lower_to)
+
+
+def _row(name: str, sentence: str, plant: Plant, *, seed_count: int = 2_000) -> Mutant:
+    return Mutant(
+        name=name,
+        sentence=sentence,
+        engine="walk",
+        subject="raft-damaged",
+        plant=plant,
+        seed_count=seed_count,
+        is_quick=seed_count <= 500,
+    )
+
+
+MUTANTS = (
+    _row("voter-votes-with-less", "a voter that lost entries votes", _votes_all_the_same),
+    _row("voter-stands-with-less", "a voter that lost entries stands", _stands_all_the_same),
+    _row(
+        "voter-returns-early",
+        "a damaged voter votes at its leader's first answer",
+        _votes_too_early,
+    ),
+    _row(
+        "voter-trusts-old-leader",
+        "a damaged voter votes again though its leader counts what it lost",
+        _trusts_an_old_leader,
+        seed_count=20_000,
+    ),
+    _row("voter-log-not-compared", "a cut log is not noticed", _log_not_compared, seed_count=500),
+    _row(
+        "voter-one-memory",
+        "the vote in the checkpoint is not read",
+        _vote_is_only_in_quorum_state,
+        seed_count=500,
+    ),
+    _row(
+        "voter-missing-is-new",
+        "missing files are taken for those of a new voter",
+        _missing_files_are_new,
+        seed_count=500,
+    ),
+    _row("voter-standing-forgotten", "a damaged voter forgets that it is", _standing_is_forgotten),
+    _row(
+        "voter-amnesiac-asks-nobody",
+        "a voter that forgot its vote follows whom it finds first",
+        _amnesiac_asks_nobody,
+        seed_count=20_000,
+    ),
+    _row(
+        "voter-end-not-noted",
+        "the flushed end is not written after a flush",
+        _flushed_end_not_noted,
+        seed_count=500,
+    ),
+    _row(
+        "voter-promise-not-lowered",
+        "what is cut off as uncommitted stays promised",
+        _promise_not_lowered,
+    ),
+)
