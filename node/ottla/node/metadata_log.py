@@ -35,7 +35,7 @@ from ottla.raft.effects import (
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
 from ottla.raft.transitions import Standing
-from ottla.raft.voter_checkpoint import Verdict, judge
+from ottla.raft.voter_checkpoint import VoterVerdict, judge
 from ottla.raft.voters import VoterSet
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.directory_names import METADATA_DIRECTORY
@@ -454,7 +454,7 @@ class MetadataLog:
 
     # --- what a voter promised --------------------------------------------------------------
 
-    async def open_as_voter(self, *, is_state_expected: bool) -> Verdict:
+    async def open_as_voter(self, *, is_state_expected: bool) -> VoterVerdict:
         """Return what this voter's files prove, durably, and keep its promises from now on.
 
         `is_state_expected` is whether the directory was formatted with the files of a voter.
@@ -472,7 +472,7 @@ class MetadataLog:
             await self.write_election(verdict.checkpoint.election)
         return verdict
 
-    async def judge_voter(self, *, is_state_expected: bool) -> Verdict:
+    async def judge_voter(self, *, is_state_expected: bool) -> VoterVerdict:
         """Return what this voter's files prove, and change nothing."""
         latest = self.latest_snapshot_id
         files = await read_voter_files(

@@ -136,7 +136,7 @@ class VoterFiles:
 
 
 @frozen(kw_only=True)
-class Verdict:
+class VoterVerdict:
     """What a voter may do with its files."""
 
     checkpoint: VoterCheckpoint
@@ -149,7 +149,7 @@ class Verdict:
     """Whether `quorum-state` must be written again."""
 
 
-def judge(files: VoterFiles) -> Verdict:
+def judge(files: VoterFiles) -> VoterVerdict:
     """Return what a voter still knows, and which of its promises it cannot keep."""
     kept, state = files.checkpoint, files.election
     damages: list[str] = []
@@ -173,7 +173,7 @@ def judge(files: VoterFiles) -> Verdict:
         )
     end = files.end_offset
     flushed = OffsetAndEpoch(end, files.epoch_of(Offset(end - 1)) if end else Epoch(0))
-    return Verdict(
+    return VoterVerdict(
         checkpoint=VoterCheckpoint(flushed=flushed, election=election, promised_end=promised),
         damages=tuple(damages),
         repairs=tuple(repairs),

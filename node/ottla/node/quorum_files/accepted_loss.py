@@ -13,13 +13,13 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.node.identity import read_meta_properties
 from ottla.node.metadata_log import open_metadata_log
 from ottla.raft.transitions import Standing
-from ottla.raft.voter_checkpoint import Verdict
+from ottla.raft.voter_checkpoint import VoterVerdict
 from ottla.storage.disk_seam import Disk
 
 
 async def accept_loss(
     disk: Disk, config: ControllerConfig, clock: Clock, *, is_decided: bool
-) -> Verdict:
+) -> VoterVerdict:
     """Return what a stopped controller lost; with `is_decided` have it vote again all the same.
 
     The log is recovered as by a start.  Raises ConfigError if the directory is not formatted.

@@ -12,7 +12,7 @@ from ottla.model.ids import Offset
 from ottla.node.metadata_log import MetadataLog
 from ottla.raft.election_state import ElectionState
 from ottla.raft.transitions import Standing
-from ottla.raft.voter_checkpoint import Verdict, VoterCheckpoint
+from ottla.raft.voter_checkpoint import VoterCheckpoint, VoterVerdict
 from ottla.raft.voters import QuorumIdentity
 
 _LOGGER = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ async def open_voter(
     return election
 
 
-def damages_of(verdict: Verdict) -> str:
+def damages_of(verdict: VoterVerdict) -> str:
     """Return what a voter lost, as one clause."""
     if verdict.damages:
         return "; ".join(verdict.damages)
@@ -73,7 +73,7 @@ def missing(checkpoint: VoterCheckpoint) -> str:
     return f"it has not caught up since, up to offset {end}"
 
 
-def _refusal(verdict: Verdict) -> str:
+def _refusal(verdict: VoterVerdict) -> str:
     return (
         f"{damages_of(verdict)}; put the directory back from a backup of the stopped controller, or"
         f" lose for good what is missing with {ACCEPT}"

@@ -89,7 +89,7 @@ def _standing_is_forgotten() -> Iterator[None]:
 
 
 @contextmanager
-def _amnesiac_asks_nobody() -> Iterator[None]:
+def _amnesiac_asks_none() -> Iterator[None]:
     original = Replica.__init__
 
     def init(self: Replica, *arguments: Any) -> None:
@@ -154,9 +154,9 @@ MUTANTS = (
     ),
     _row("voter-standing-forgotten", "a damaged voter forgets that it is", _standing_is_forgotten),
     _row(
-        "voter-amnesiac-asks-nobody",
+        "voter-amnesiac-asks-none",
         "a voter that forgot its vote follows whom it finds first",
-        _amnesiac_asks_nobody,
+        _amnesiac_asks_none,
         seed_count=20_000,
     ),
     _row(

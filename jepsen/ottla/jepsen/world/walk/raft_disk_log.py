@@ -24,7 +24,7 @@ from ottla.raft.snapshot import BOOTSTRAP_ID, footer_batch, opening_batch
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.memory_log import MemoryEntry
 from ottla.raft.transitions import Standing
-from ottla.raft.voter_checkpoint import Verdict
+from ottla.raft.voter_checkpoint import VoterVerdict
 from ottla.raft.voters import QuorumIdentity
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.wire.batch import batches, parse_header
@@ -264,7 +264,7 @@ class DiskLog:
         if not self._is_voter:
             self.election = run_through(log.read_election())
             return log
-        verdict: Verdict = run_through(log.open_as_voter(is_state_expected=True))
+        verdict: VoterVerdict = run_through(log.open_as_voter(is_state_expected=True))
         self.election = verdict.checkpoint.election
         self.damages = verdict.damages
         self.standing = self.election.standing
