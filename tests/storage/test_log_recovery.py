@@ -13,6 +13,7 @@ from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, run_through
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.model.limits import INT64_MAX
+from ottla.storage.abort_digests import AbortDigest, format_digests, parse_digests
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.disk import RealDisk
 from ottla.storage.files import (
@@ -609,3 +610,83 @@ async def test_a_bit_flipped_in_an_index_costs_time_or_is_told_and_never_hides_a
         log.abandon()
 
     assert told
+
+
+@pytest.mark.parametrize("damage", ["deleted", "emptied", "first offset", "producer", "one less"])
+@pytest.mark.parametrize("place", ["sealed", "active"])
+@pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
+async def test_a_transaction_index_that_is_not_what_was_sealed_is_built_again(
+    bench: Workbench,
+    damage: str,
+    place: str,
+    is_clean: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its entries are plausible, or there are none: only what was remembered shows it."""
+    log = await bench.open(SMALL)
+    for producer_id in (4, 5):
+        transactional = build_batch(
+            [(NOW_MS, None, b"x")],
+            producer_id=ProducerId(producer_id),
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        marker = build_end_transaction_marker(
+            ControlType.ABORT,
+            timestamp_ms=NOW_MS,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=0,
+            coordinator_epoch=Epoch(1),
+        )
+        append(log, transactional)
+        append(log, marker, origin=AppendOrigin.COORDINATOR)
+    if place == "sealed":
+        await log.roll(now_ms=NOW_MS)
+        append(log, build_batch([(NOW_MS, None, b"committed")]))
+    if is_clean:
+        await log.close()
+    else:
+        await log.flush()
+        log.abandon()
+    path = path_of(bench, 0, TRANSACTION_INDEX)
+    whole = path.read_bytes()
+    assert len(whole) == 68
+    if damage == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(
+            {
+                "emptied": b"",
+                "first offset": whole[:17] + b"\x01" + whole[18:],
+                "producer": whole[:9] + b"\x06" + whole[10:],
+                "one less": whole[:34],
+            }[damage]
+        )
+
+    log = await bench.open(SMALL, is_clean=is_clean, recovery_point=log.recovery_point)
+    log.update_high_watermark(log.end_offset)
+
+    assert log.aborted_transactions(Offset(0), Offset(4)) == [(4, 0), (5, 2)]
+    await log.flush()
+    await log.close()
+    assert path.read_bytes() == whole
+    if place == "sealed" and damage != "first offset":
+        assert "is built again from the markers" in caplog.text
+
+
+async def test_a_log_without_aborts_has_no_digests(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    await log.close()
+    assert not (Path(bench.directory) / "abort-digests").exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"0\n", b"0\n1\n0 1 2\n5\n", b"\xff", b"a\nb\nc\n"])
+def test_damaged_digests_are_refused(data: bytes) -> None:
+    with pytest.raises(CorruptDataError):
+        parse_digests(data)
+
+
+def test_digests_are_read_as_they_were_written() -> None:
+    found = {0: AbortDigest(2, 3), 1 << 40: AbortDigest(1, 0)}
+    assert parse_digests(format_digests(found)) == found

@@ -162,6 +162,18 @@ async def test_a_replica_that_has_all_it_promised_lost_nothing(
     assert not disk.exists("/one/lost-logs")
 
 
+async def test_a_torn_tail_after_a_kill_is_cut_and_counted_but_no_loss(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = await written_disk(is_clean=False)
+    data = await disk.read_file(LOG_FILE)
+    await disk.write_atomically(LOG_FILE, data + data[:40])
+    async with started(disk) as logs:
+        assert not logs.losses
+        assert logs.known_losses.cut_bytes == 40
+    assert "40 bytes from offset 300 on" in caplog.text
+
+
 async def test_a_replica_of_a_deleted_topic_lost_nothing(autojump_clock: MockClock) -> None:
     disk = await written_disk(is_clean=True)
     await remove_directory(disk)

@@ -8,6 +8,7 @@ import errno
 import posixpath
 from collections.abc import Sequence
 
+from ottla.storage.abort_digests import ABORT_DIGESTS
 from ottla.storage.disk_seam import DirectorySurvey, Disk
 from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,
@@ -22,6 +23,7 @@ from ottla.storage.files import (
 def small_files(names: Sequence[str]) -> list[str]:
     """Return the names of the files that a clean start reads whole."""
     found = [name for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT) if name in names]
+    found += [name for name in (ABORT_DIGESTS,) if name in names]
     snapshots = offsets_of(list(names), SNAPSHOT)
     if snapshots:
         found.append(file_name(snapshots[-1], SNAPSHOT))

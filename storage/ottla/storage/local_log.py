@@ -49,11 +49,10 @@ class LocalLog(LogFailures):
         super().__init__(directory)
         self.config = config
         self.on_roll: Callable[[LocalLog], None] = lambda log: None
-        """Called after each roll; the manager then flushes up to `unflushed_roll_offset`."""
+        """Called after each roll; the manager flushes up to `unflushed_roll_offset`."""
         self.on_recede: Callable[[LocalLog], Awaitable[None]] = _told_nobody
         """Awaited when a truncation took the recovery point or the high watermark back, before
-        anything is appended: the manager writes the checkpoints, lest a start trusts what comes
-        where flushed bytes were, or takes the log for one that lost records."""
+        anything is appended: the manager writes the checkpoints, which a start holds it to."""
         self.on_log_start_raised: Callable[[LocalLog], Awaitable[None]] = _told_nobody
         """Awaited when records were deleted, before that is answered: the manager writes its
         checkpoint, lest they are there again after a kill."""
@@ -280,6 +279,7 @@ class LocalLog(LogFailures):
     async def _flush_derived(self) -> None:
         """Make the epochs, new snapshots and new file names durable."""
         await self._producer_files.sync()
+        await self._producer_files.keep_digests(self._segments)
         if not self._is_cutting:
             await self._epoch_file.write(self._epochs)
         await self.names.sync()
@@ -584,7 +584,7 @@ class LocalLog(LogFailures):
                 await self._active.trim()
                 self.names.change_count += not self._active.has_index_names
                 await self.names.sync()
-            await self._producer_files.write_durably(self._producers, self.end_offset)
+            await self._producer_files.write_all(self._producers, self.end_offset, self._segments)
             self._epochs.truncate_from_end(self.end_offset)  # a start keeps none without a record
             await self._epoch_file.write(self._epochs)
         except OSError as error:

@@ -44,6 +44,7 @@ from ottla.storage.recovery_processes_driver import (
     CheckingPlaces,
     RecoveryTask,
 )
+from ottla.storage.segment_swap import is_tidy
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -60,6 +61,11 @@ CHECKED_BYTES_MIN = MIB
 
 PROCESSES_BYTES_MIN = 1024 * MIB
 """Bytes of a directory that are worth processes of their own: these take half a second to begin."""
+
+CUT_TAIL = (
+    "%s: %d bytes from offset %d on were no whole records, and are cut off; likely cause: a write "
+    "that had not ended when the broker or its machine stopped, or damage"
+)
 
 ZERO = Offset(0)
 
@@ -88,6 +94,8 @@ class DirectoryContents:
     """Of the corrupt ones those whose topic id is known."""
     unnamed: list[TopicPartition]
     """Partitions whose log has records, but lies under no topic id; it was set aside."""
+    cut_bytes: dict[TopicPartition, int]
+    """Bytes at the ends of logs that were no whole records, and were cut off."""
     receded: list[TopicPartition]
     """Logs that the next start must check from further back than their checkpoint says."""
 
@@ -97,7 +105,14 @@ async def recover_directory(
 ) -> DirectoryContents:
     """Open all logs of a directory; OSError and KAFKA_STORAGE_ERROR are the caller's to judge."""
     found = DirectoryContents(
-        logs={}, corrupt={}, to_delete=[], moving=[], receded=[], unopened={}, unnamed=[]
+        logs={},
+        corrupt={},
+        to_delete=[],
+        moving=[],
+        receded=[],
+        unopened={},
+        unnamed=[],
+        cut_bytes={},
     )
     partitions = await _sort_names(disk, directory, found)
     await _load_checkpoints(disk, directory, partitions)
@@ -275,7 +290,7 @@ async def _recover_log(
             counts = progress.segment_counts_by_thread
             counts[thread] = max(0, counts[thread] - segment_count)
 
-    path = view.path
+    path, survey = view.path, view.survey
     topic_id = await _find_topic_id(disk, rng, directory, partition, view, found)
     if topic_id is None:
         return
@@ -320,9 +335,26 @@ async def _recover_log(
     first_dirty_offset = checkpointed(CLEANER_OFFSET_FILE)
     if first_dirty_offset is not None:
         log.note_clean_to(first_dirty_offset)
+    _note_cut(found, partition, survey, log)
     if log.recovery_checkpoint < recovery_point:
         found.receded.append(partition)
     found.logs[partition] = log
+
+
+def _note_cut(
+    found: DirectoryContents, partition: TopicPartition, survey: DirectorySurvey, log: Log
+) -> None:
+    """Log and count what a log lost at its end, as far as sizes tell it."""
+    cut_bytes = size_of_log(survey) - log.size_bytes
+    # A cleaning that is finished here makes a log smaller, and so do the zeros of preallocation.
+    if cut_bytes > 0 and is_tidy(sorted(survey.sizes)) and not log.config.preallocate:
+        found.cut_bytes[partition] = cut_bytes
+        _LOGGER.warning(CUT_TAIL, log.directory, cut_bytes, log.end_offset)
+
+
+def size_of_log(survey: DirectorySurvey) -> int:
+    """Return the bytes of a log's segments, without indexes."""
+    return sum(size for name, size in survey.sizes.items() if name.endswith(LOG))
 
 
 async def _opened(
@@ -370,7 +402,7 @@ async def _find_topic_id(
     topic_id = await _name_again(disk, directory, partition, view)
     if topic_id is not None:
         return topic_id
-    if any(size for name, size in view.survey.sizes.items() if name.endswith(LOG)):
+    if size_of_log(view.survey):
         found.unnamed.append(partition)
     if damage is None:
         await set_stray_aside(disk, rng, directory, partition)

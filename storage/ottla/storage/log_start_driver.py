@@ -110,6 +110,8 @@ class LogStart:
         async with trio.open_nursery() as nursery:
             for directory in self._logs.live_directories():
                 nursery.start_soon(self._recover_directory, directory, plan)
+        for _, held in self._contents():
+            self._logs.known_losses.cut_bytes += sum(held.cut_bytes.values())
         self._findings = [findings_of(at, held) for at, held in self._contents()]
         await self._judge(placements)
 

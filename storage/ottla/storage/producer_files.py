@@ -1,13 +1,18 @@
 """The files in which a log keeps its producers: snapshots, and what goes beside the newest."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from ottla.model.ids import Offset
+from ottla.storage.abort_digests import ABORT_DIGESTS, format_digests
 from ottla.storage.disk_seam import Disk
 from ottla.storage.files import PRODUCER_BATCHES, SNAPSHOT, file_name, offsets_of
 from ottla.storage.producer_batches import encode_batches
 from ottla.storage.producer_snapshot import encode_snapshot
 from ottla.storage.producer_state import ProducerStates
+from ottla.storage.segment import Segment
+
+NO_DIGESTS = format_digests({})
 
 PRODUCERS_WRITTEN_AT_ROLL = 1_000
 """Producers whose last batches a roll writes down, on the loop, in some 2 ms.  More hold the loop
@@ -23,6 +28,10 @@ class ProducerFiles:
         self._disk = disk
         self._directory = directory
         self._unsynced: list[str] = []
+        self._digested: tuple[int, ...] = ()
+        """Count and bounds of the segments whose digests were written last."""
+        self._digests: bytes | None = None
+        """What `abort-digests` holds; None for not known."""
 
     def write(self, states: ProducerStates, offset: Offset) -> None:
         """Write the states at an offset, at once; `sync` makes them durable."""
@@ -58,8 +67,35 @@ class ProducerFiles:
             if path in self._unsynced:
                 self._unsynced.remove(path)
 
-    async def write_durably(self, states: ProducerStates, end_offset: Offset) -> None:
-        """Write the states at the log's end, unless the files there say the same."""
+    async def keep_digests(self, segments: Sequence[Segment]) -> None:
+        """Make durable which aborts the sealed segments have, if there are others than before.
+
+        A segment that was compacted since has others, too; they are written with the next roll.
+        """
+        sealed = [segment for segment in segments if segment.is_sealed]
+        if not sealed:
+            return
+        bounds = len(sealed), sealed[0].base_offset, sealed[-1].base_offset
+        if bounds != self._digested:
+            await self._write_digests(sealed)
+            self._digested = bounds
+
+    async def _write_digests(self, segments: Sequence[Segment]) -> None:
+        found = {segment.base_offset: segment.transaction_index.digest for segment in segments}
+        data = format_digests({base: one for base, one in found.items() if one.entry_count})
+        path = f"{self._directory}/{ABORT_DIGESTS}"
+        if self._digests is None and data == NO_DIGESTS and not self._disk.exists(path):
+            self._digests = NO_DIGESTS
+        if data != self._digests:
+            self._digests = None
+            await self._disk.write_atomically(path, data)
+            self._digests = data
+
+    async def write_all(
+        self, states: ProducerStates, end_offset: Offset, segments: Sequence[Segment]
+    ) -> None:
+        """Write durably what a log is closed with, unless the files there say the same."""
+        await self._write_digests(segments)
         is_there = self._known is not None and end_offset in self._known
         if is_there or (self._known == set() and not states.producers):
             return

@@ -7,6 +7,7 @@ epochs and producers are built again from the batches.  Work is proportional to 
 segments.
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ from uuid import UUID
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
+from ottla.storage.abort_digests import (
+    ABORT_DIGESTS,
+    NO_ABORTS,
+    AbortDigest,
+    parse_digests,
+)
 from ottla.storage.batch_scan import BatchScan, ScannedBlock
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Disk, when_cached
@@ -41,6 +48,8 @@ from ottla.storage.segment_swap import clean_directory, is_tidy, open_indexes
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
+
+_LOGGER = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 """Called with how many segments, and how many bytes, were checked since the last call."""
@@ -108,6 +117,8 @@ class LogLoader:
         self._progress = progress
         self._unsplit: set[Offset] = set()
         """Segments that overflow by bytes which are no batch: these are cut, as any damage is."""
+        self._digests: dict[int, AbortDigest] | None = None
+        """What was written of the aborts of sealed segments; None if nothing was."""
 
     async def load(
         self, *, is_clean: bool, recovery_point: Offset, log_start_offset: Offset
@@ -144,6 +155,7 @@ class LogLoader:
         first_checked = len(segments)
         if not is_clean:
             first_checked = _floor(segments, recovery_point)
+        await self._load_digests()
         first_checked = await self._repair_sealed(segments, first_checked)
         producers, end_offset = ProducerStates(log_start_offset), log_start_offset
         if segments and first_checked == len(segments):
@@ -239,13 +251,33 @@ class LogLoader:
             is_sound = await when_cached(
                 self._disk, partial(open_indexes, self._disk, segment, self._view)
             )
-            if is_sound and await _knows_its_times(segment):
+            if is_sound and await _knows_its_times(segment) and self._has_its_aborts(segment):
                 segment.is_sealed = True
                 continue
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
             if not await self._rebuild_indexes(segments, index) or following is None:
                 return index
         return first_checked
+
+    async def _load_digests(self) -> None:
+        with suppress(FileNotFoundError, CorruptDataError):
+            self._digests = parse_digests(await self._view.read_file(ABORT_DIGESTS))
+
+    def _has_its_aborts(self, segment: Segment) -> bool:
+        """Return whether a sealed `.txnindex` is what was written when it was sealed."""
+        index = segment.transaction_index
+        if self._digests is None:
+            return True
+        known = self._digests.get(segment.base_offset, NO_ABORTS)
+        if index.digest != known:
+            _LOGGER.error(
+                "%s has %d aborted transactions that are not the %d it had, and is built again "
+                "from the markers of its segment",
+                index.path,
+                index.count,
+                known.entry_count,
+            )
+        return index.digest == known
 
     async def _rebuild_indexes(self, segments: list[Segment], index: int) -> bool:
         """Build a closed segment's indexes again; False when its bytes lie."""

@@ -6,8 +6,11 @@ last stable offset at that time, int64 each; in order of the last offset.
 
 from struct import Struct
 from typing import ClassVar, NamedTuple
+from zlib import crc32
 
 from ottla.model.ids import Offset
+from ottla.storage.abort_digests import NO_ABORTS, AbortDigest
+from ottla.storage.disk_seam import Disk
 from ottla.storage.entry_file import EntryFile
 
 VERSION = 0
@@ -30,10 +33,25 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex(EntryFile):
     """The aborted transactions of one segment."""
 
-    __slots__ = ()
+    __slots__ = ("_sealed_crc",)
 
     entry_bytes: ClassVar[int] = _ENTRY.size
     is_rebuilt: ClassVar[bool] = False
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        super().__init__(disk, path)
+        self._sealed_crc = 0
+
+    @property
+    def digest(self) -> AbortDigest:
+        """Number and CRC of the entries."""
+        crc = self._sealed_crc if self._memory is None else crc32(self._memory)
+        return AbortDigest(self.count, crc) if self.count else NO_ABORTS
+
+    def seal(self) -> None:
+        """Let go of the memory of a trimmed file."""
+        self._sealed_crc = self.digest.crc
+        super().seal()
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry."""
@@ -45,9 +63,13 @@ class TransactionIndex(EntryFile):
         return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
 
     def is_sound(self, base_offset: Offset) -> bool:
-        """Return whether all entries can be of aborts in a segment that begins at `base_offset`."""
+        """Return whether all entries can be of aborts in a segment that begins at `base_offset`.
+
+        A sealed index is read whole for it, and its digest is known from then on.
+        """
         previous = base_offset - 1
         entries = self.entry(0, self.count * self.entry_bytes)
+        self._sealed_crc = crc32(entries)
         for version, _, first, last, stable in _ENTRY.iter_unpack(entries):
             if version != VERSION or not 0 <= first < last or last <= previous or stable < 0:
                 return False

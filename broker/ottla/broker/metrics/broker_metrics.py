@@ -209,6 +209,13 @@ def _losses(parts: BrokerParts) -> Iterator[Family]:
         tuple(((kind.value,), found[kind]) for kind in LossKind),
     )
     yield Family(
+        "ottla_log_recovery_cut_bytes_total",
+        MetricKind.COUNTER,
+        "Bytes at the ends of logs that this start cut off, for they were no whole records.",
+        (),
+        (((), parts.logs.known_losses.cut_bytes),),
+    )
+    yield Family(
         "ottla_log_losses",
         MetricKind.GAUGE,
         "Replicas that lack records that they had, and are not whole again yet, by kind.",

@@ -33,6 +33,8 @@ class KnownLosses:
         self.by_partition: dict[TopicIdPartition, LogLoss] = {}
         self.found_counts: Counter[LossKind] = Counter()
         """Losses that this start found, by kind; it never falls."""
+        self.cut_bytes = 0
+        """Bytes at the ends of logs that this start cut off: no whole records."""
         self._disk = disk
         self._durable: dict[str, bytes] = {}
         """What the file of each directory holds."""
