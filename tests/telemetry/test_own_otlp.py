@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AGGREGATION_TEMPORALITY_CUMULATIVE,
     Metric,
@@ -103,3 +104,10 @@ def test_many_points_are_told_in_messages_that_collectors_take() -> None:
 
 def test_a_family_without_samples_and_a_registry_without_families_send_nothing() -> None:
     assert messages([Family("ottla_x", MetricKind.GAUGE, "X.", (), ()), None]) == []
+
+
+def test_opentelemetrys_sdk_still_has_no_summaries() -> None:
+    # With them, docs/compatibility.md has one reason less to write a node's metrics by ourselves.
+    sdk = pytest.importorskip("opentelemetry.sdk.metrics.export")
+    assert {"Sum", "Gauge", "Histogram"} <= set(dir(sdk))
+    assert not [name for name in dir(sdk) if "Summary" in name]

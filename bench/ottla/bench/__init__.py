@@ -24,6 +24,7 @@ security_rows.py     its rows, and security_servers.py the servers
 requests.py    small requests over raw sockets: what one request costs a broker
 gate.py          instructions of fifteen short paths, against a committed table
 gate_paths.py    the paths
+own_metrics_beside_sdk.py  a node's own metrics as OTLP, by us and by OpenTelemetry's SDK
 instructions.py  instructions of a broker per request, counted under callgrind
 beside_kafka.py  Ottla beside Apache Kafka: the rows, in alternating rounds
 comparison.py    medians, spreads, ratio, and whether a gap counts
