@@ -37,6 +37,25 @@ def wheel(built: Path) -> Path:
     return path
 
 
+HOLES = {"PyJWT": (2, 12)}
+"""First versions without a known hole: PyJWT before 2.12 took unknown critical headers of tokens
+(CVE-2026-32597)."""
+
+
+def test_no_extra_allows_a_version_with_a_known_hole() -> None:
+    extras: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+    needed = [
+        *PROJECT["project"]["dependencies"],
+        *(one for rows in extras.values() for one in rows),
+    ]
+    for name, first in HOLES.items():
+        bounds = [re.search(r">= ([\d.]+)", one) for one in needed if one.startswith(name)]
+        assert len(bounds) > 1
+        for bound in bounds:
+            assert bound is not None
+            assert tuple(map(int, bound[1].split("."))) >= first
+
+
 def test_the_wheel_has_every_file_of_every_package(wheel: Path) -> None:
     packed = set(zipfile.ZipFile(wheel).namelist())
     for package in PACKAGES:

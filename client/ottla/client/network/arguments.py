@@ -1,8 +1,9 @@
 """Checks of what an application passes to the client, at the call and by the argument's name.
 
 `checked` reads a function's annotations once and compares the arguments of every call with them.
-It decides by types only; what a broker alone can know (topics, offsets) is left to the broker.
-Values that are annotated with something it does not understand pass.
+It decides by types, and refuses texts that UTF-8 cannot encode; what a broker alone can know
+(topics, offsets) is left to the broker.  Values with an annotation that it does not understand
+pass.
 
 Producers do not use it for records: `producer.send` has its own, cheaper check.
 """
@@ -16,6 +17,8 @@ from enum import Enum
 from functools import wraps
 from itertools import islice
 from typing import Any, TypeVar, cast
+
+from ottla.model.unicode_text import is_encodable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -107,7 +110,17 @@ def _check_of(hint: Any) -> Check | None:
     return _check_of_class(hint)
 
 
+def check_text(name: str, value: Any) -> None:
+    """Raise TypeError if a value is not a str, ValueError if no request can hold it."""
+    if not isinstance(value, str):
+        raise wrong_type(name, value, "a str")
+    if not is_encodable(value):
+        raise ValueError(f"{name} is {shown(value)}, which UTF-8 cannot encode")
+
+
 def _check_of_class(hint: type) -> Check | None:
+    if hint is str:
+        return check_text
     if hint in WORDS:
         return _check_by(*WORDS[hint])
     if getattr(hint, "_is_protocol", False) or hint is object:

@@ -7,7 +7,7 @@ the usual one costs nothing more.
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.client.network.arguments import shown, wrong_type
+from ottla.client.network.arguments import check_text, shown, wrong_type
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 TEXT_CURE = "encode it (value.encode()), or send by a SerializingProducer"
@@ -43,8 +43,7 @@ def checked_headers(headers: Any) -> Headers | EncodedHeaders:
 
 def check_place(topic: Any, partition: Any, timestamp_ms: Any) -> None:
     """Raise TypeError or ValueError if a record's topic, partition or time can be none."""
-    if not isinstance(topic, str):
-        raise wrong_type("topic", topic, "a str")
+    check_text("topic", topic)
     if not topic:
         raise ValueError("topic is empty")
     for name, number in (("partition", partition), ("timestamp_ms", timestamp_ms)):
