@@ -64,14 +64,18 @@ def compile_tree() -> Path:
     wheel = settings["targets"]["wheel"]
     compiled = set(wheel["hooks"]["custom"]["modules"])
     _copy_sources([ROOT / package for package in wheel["packages"]], tree, compiled)
-    environment = {**os.environ, "MYPYPATH": "", "PYTHONPATH": ""}
+    # What builds may be found by the path alone (pip's environment of a build); no other Ottla.
+    found = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    found = [path for path in found if not Path(path, LIBRARY).is_dir()]
+    environment = {**os.environ, "MYPYPATH": "", "PYTHONPATH": os.pathsep.join(found)}
     modules = wheel["hooks"]["custom"]["modules"]
     messages = [name for name in modules if name.startswith(MESSAGES)]
     modules = [*modules, *(f"ottla.wire.native.{_last(name)}" for name in messages)]
     for stale in set(tree.rglob("*.so")) - _libraries(tree, modules):
         stale.unlink()
     command = [sys.executable, str(Path(__file__)), "--write", *map(_last, messages)]
-    sources = {**environment, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join([str(tree), *found])
+    sources = {**environment, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run(command, cwd=tree, env=sources, stdout=sys.stderr, check=True)
     command = [sys.executable, str(Path(__file__)), "--compile", *modules]
     subprocess.run(command, cwd=tree, env=environment, stdout=sys.stderr, check=True)

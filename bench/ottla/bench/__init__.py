@@ -21,6 +21,7 @@ local_cluster.py  that cluster: `ottla up` in a process, asked and hurt
 authorizer.py  decisions by access control entries, in this process
 security.py    what TLS, handshakes and entries cost, beside Kafka
 security_rows.py     its rows, and security_servers.py the servers
+floods/        floods of strangers: what a bystander waits, and the memory, beside Kafka
 requests.py    small requests over raw sockets: what one request costs a broker
 gate.py          instructions of fifteen short paths, against a committed table
 gate_paths.py    the paths

@@ -2,6 +2,7 @@
 
 import struct
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from ottla.broker.network.request_memory import (
     STRANGERS_PARTS_OF_POOL,
     SWEEP_MS,
     TRIM_BYTES,
+    TRIM_INTERVAL_MS,
     RequestMemory,
     patience_ms,
 )
@@ -328,7 +330,7 @@ def test_strangers_keep_nobody_who_has_logged_in_from_the_pool() -> None:
 def test_without_their_own_part_strangers_would_fill_the_pool() -> None:
     # The bug that the test above is for, planted.
     house = House()
-    house.memory.strangers = house.memory
+    house.dispatcher.guards = {}
     for _ in range(STRANGER_COUNT):
         house.stranger(HALF_A_TOKEN)
     house.pass_time(2_000)
@@ -359,14 +361,27 @@ def test_what_is_held_goes_over_with_a_login() -> None:
     assert not house.memory.reserved_bytes
 
 
-def test_a_fall_from_the_peak_is_noted_once() -> None:
+def test_a_fall_from_the_peak_is_noted_once_and_not_too_often() -> None:
     house = House()
-    large = house.client(produce(2 * TRIM_BYTES)[: TRIM_BYTES + MIB])
-    house.pass_time(2_000)
-    assert not house.memory.take_fall()
-    large.connection.close()
-    assert house.memory.take_fall()
-    assert not house.memory.take_fall()
+    falls: list[int] = []
+
+    def fall(client: Client) -> None:
+        house.pass_time(2_000)
+        client.connection.close()
+        for _ in range(12):
+            house.pass_time(SWEEP_MS)
+            if house.memory.take_fall(house.now_ms):
+                falls.append(house.now_ms)
+
+    fall(house.client(produce(2 * TRIM_BYTES)[: TRIM_BYTES + MIB]))
+    assert len(falls) == 1
+    fall(house.client(produce(2 * TRIM_BYTES)[: TRIM_BYTES // 8]))
+    assert len(falls) == 1
+    house.memory.take_fall(house.now_ms)
+    for _ in range(3):
+        fall(house.client(produce(2 * TRIM_BYTES)[: TRIM_BYTES + MIB]))
+    assert len(falls) == 4
+    assert min(after - before for before, after in pairwise(falls)) >= TRIM_INTERVAL_MS
 
 
 SIZES = st.sampled_from([10, 5_000, 100 * KIB, MIB, 3 * MIB])

@@ -29,7 +29,8 @@ async def keep_memory_fair(
 ) -> NoReturn:
     """Sweep until cancelled."""
     while True:
-        memory.sweep(clock.monotonic_ms())
-        if memory.take_fall():
+        now_ms = clock.monotonic_ms()
+        memory.sweep(now_ms)
+        if memory.take_fall(now_ms):
             await trio.to_thread.run_sync(trim)
         await trio.sleep(SWEEP_MS / 1_000)

@@ -54,9 +54,13 @@ STRANGER_GRACE_MS = 5_000
 """How long a frame of a stranger may take while others wait for memory, its own waits included.
 Lower cuts off logins with large tokens over slow lines, higher has them wait longer."""
 
-TRIM_BYTES = 32 * MIB
+TRIM_BYTES = 8 * MIB
 """Bytes given back since the pool's peak after which the process gives free memory back to the
 system.  Lower has the allocator ask for memory again sooner."""
+
+TRIM_INTERVAL_MS = 10_000
+"""Least time between two of these.  Lower has a busy allocator ask for the same memory again and
+again, higher keeps memory for longer after a flood."""
 
 PROGRESS_PARTS = 8
 """A frame smaller than 8 MiB has to bring an eighth of itself between two checks."""
@@ -121,6 +125,7 @@ class RequestMemory:
         "_share_bytes_max",
         "_small_bytes_max",
         "_swept_ms",
+        "_trimmed_ms",
         "_used_bytes",
         "_waiters",
         "answers",
@@ -166,6 +171,7 @@ class RequestMemory:
         self._used_bytes = 0
         self._peak_bytes = 0
         self._swept_ms: int | None = None
+        self._trimmed_ms: int | None = None
         self._checked_ms = 0
 
     # Of this pool, and of the strangers' within it.
@@ -293,15 +299,24 @@ class RequestMemory:
             known.answers.settle(holder, answer_bytes)
         return known
 
-    def take_fall(self) -> bool:
-        """Return whether much less is held than at the peak since this last returned True."""
-        strangers = self.strangers
-        has_fallen = self._peak_bytes - self.reserved_bytes >= TRIM_BYTES
-        if strangers is not None and strangers.take_fall():
-            has_fallen = True
-        if has_fallen:
-            self._peak_bytes = self.reserved_bytes
-        return has_fallen
+    def take_fall(self, now_ms: int) -> bool:
+        """Return whether much less is held than at the peak since this last returned True.
+
+        It does so every `TRIM_INTERVAL_MS` at most.
+        """
+        if self._trimmed_ms is not None and now_ms - self._trimmed_ms < TRIM_INTERVAL_MS:
+            return False
+        pools = [self] if self.strangers is None else [self, self.strangers]
+        if not any(pool._fallen_bytes >= TRIM_BYTES for pool in pools):
+            return False
+        self._trimmed_ms = now_ms
+        for pool in pools:
+            pool._peak_bytes = pool.reserved_bytes
+        return True
+
+    @property
+    def _fallen_bytes(self) -> int:
+        return self._peak_bytes - self.reserved_bytes
 
     # ---- who holds for too long
 

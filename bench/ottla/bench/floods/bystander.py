@@ -1,0 +1,64 @@
+"""A client that asks steadily on one connection, and notes how long each answer takes."""
+
+import socket
+import ssl
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ANSWER_S_MAX = 120.0
+
+
+@dataclass(slots=True)
+class Waits:
+    """The waits of one bystander, in seconds."""
+
+    seconds: list[float] = field(default_factory=list)
+
+    def quantile_ms(self, part: float) -> float:
+        """Return a quantile in milliseconds; `part` 1 is the longest."""
+        ordered = sorted(self.seconds)
+        return ordered[min(int(part * len(ordered)), len(ordered) - 1)] * 1_000
+
+
+def connected(address: tuple[str, int], ca: Path | None) -> socket.socket:
+    """Return a connection, over TLS where there is a CA."""
+    sock = socket.create_connection(address, timeout=ANSWER_S_MAX)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if ca is None:
+        return sock
+    context = ssl.create_default_context(cafile=str(ca))
+    return context.wrap_socket(sock, server_hostname=address[0])
+
+
+def ask_for(
+    sock: socket.socket, frame: bytes, before: tuple[bytes, ...], seconds: float, pause_s: float
+) -> Waits:
+    """Ask again and again for some seconds, after frames that come first."""
+    for one in before:
+        exchange(sock, one)
+    waits = Waits()
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        began = time.monotonic()
+        exchange(sock, frame)
+        waits.seconds.append(time.monotonic() - began)
+        time.sleep(pause_s)
+    return waits
+
+
+def exchange(sock: socket.socket, frame: bytes) -> bytes:
+    """Send a frame and return the answer.  Raises OSError where there is none."""
+    sock.sendall(frame)
+    length = int.from_bytes(_received(sock, 4), "big")
+    return _received(sock, length)
+
+
+def _received(sock: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = sock.recv(size - len(data))
+        if not part:
+            raise ConnectionResetError("the server has ended the connection")
+        data += part
+    return bytes(data)
