@@ -21,7 +21,7 @@ from ottla.bench.floods.senders import (
     send_tiny_records,
     send_unfinished_frames,
 )
-from ottla.bench.load import Load
+from ottla.bench.load import Load, make_topic
 from ottla.bench.requests import PRODUCE_VERSION, frame_of, small_request
 from ottla.bench.security_servers import (
     PASSWORD,
@@ -33,7 +33,6 @@ from ottla.bench.security_servers import (
     make_certificate,
     open_pair,
 )
-from ottla.bench.topics import make_topic
 from ottla.model.ids import ZERO_UUID
 from ottla.model.limits import KIB, MIB
 from ottla.model.settings.sasl import PLAIN
