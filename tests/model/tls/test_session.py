@@ -15,7 +15,7 @@ from ottla.jepsen.oracles.tls_records import (
     FLOODS,
     HANDSHAKE,
     KEEP_YOUR_KEYS,
-    Flood,
+    RecordFlood,
     RecordClient,
 )
 from ottla.model.settings.tls import TlsConfig
@@ -128,7 +128,7 @@ def test_one_call_decrypts_a_bounded_number_of_records(pair: Pair) -> None:
 
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.name)
 def test_a_flood_of_records_ends_with_an_error_if_it_has_no_data(
-    flood: Flood, authority: "CertificateAuthority", tmp_path: Path
+    flood: RecordFlood, authority: "CertificateAuthority", tmp_path: Path
 ) -> None:
     for version in flood.versions:
         pair = Pair(authority, tmp_path, version)

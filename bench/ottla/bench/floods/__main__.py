@@ -1,7 +1,7 @@
 """Compare what a bystander waits under floods: `python -m ottla.bench.floods --kafka DIR`.
 
 Ottla and Kafka run all the time with the same listeners; one is flooded while the other is idle,
-in alternating rounds.  Waits are noisy on a busy machine: compare the columns of one run.
+in alternating rounds.  BystanderWaits are noisy on a busy machine: compare the columns of one run.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.bench.floods.bystander import Waits, ask_for, connected
+from ottla.bench.floods.bystander import BystanderWaits, ask_for, connected
 from ottla.bench.floods.senders import (
     Address,
     hold_idle_connections,
@@ -53,7 +53,7 @@ PAUSE_S = 0.01
 RSS_S = 0.1
 
 
-class Flood(NamedTuple):
+class StrangerFlood(NamedTuple):
     """What strangers do, and at which listener; the bystander is at the same one."""
 
     send: Callable[[Address, Path, bytes], None] | None
@@ -62,21 +62,21 @@ class Flood(NamedTuple):
 
 
 FLOODS = {
-    "nothing, TLS": Flood(None, TLS13),
-    "new keys": Flood(send_new_keys, TLS13, 2),
-    "tiny records": Flood(send_tiny_records, TLS13, 2),
-    "nothing, logged in": Flood(None, USERS),
-    "unfinished frames": Flood(send_unfinished_frames, USERS),
-    "idle connections": Flood(hold_idle_connections, USERS),
+    "nothing, TLS": StrangerFlood(None, TLS13),
+    "new keys": StrangerFlood(send_new_keys, TLS13, 2),
+    "tiny records": StrangerFlood(send_tiny_records, TLS13, 2),
+    "nothing, logged in": StrangerFlood(None, USERS),
+    "unfinished frames": StrangerFlood(send_unfinished_frames, USERS),
+    "idle connections": StrangerFlood(hold_idle_connections, USERS),
 }
 
 
-class Row(NamedTuple):
+class FloodRow(NamedTuple):
     """One flood of one server."""
 
     flood: str
     server: str
-    waits: Waits
+    waits: BystanderWaits
     rss_mib: tuple[float, float, float]
     """Before the flood, at most, and some seconds after it."""
 
@@ -91,7 +91,9 @@ def produce_request() -> bytes:
     return frame_of(request, PRODUCE_VERSION)
 
 
-def measure(name: str, server_name: str, server: SecurityServer, ca: Path, seconds: float) -> Row:
+def measure(
+    name: str, server_name: str, server: SecurityServer, ca: Path, seconds: float
+) -> FloodRow:
     """Flood a server for some seconds, with a bystander at the same listener."""
     flood = FLOODS[name]
     address = server.address(flood.listener)
@@ -130,7 +132,7 @@ def measure(name: str, server_name: str, server: SecurityServer, ca: Path, secon
             time.sleep(CALM_S if senders else 0)
             is_over.set()
             watcher.join()
-    return Row(name, server_name, waits, (sizes[0], max(sizes), rss_mib(server.pids)))
+    return FloodRow(name, server_name, waits, (sizes[0], max(sizes), rss_mib(server.pids)))
 
 
 def _watch(pids: Sequence[int], sizes: list[float], is_over: threading.Event) -> None:
@@ -144,7 +146,7 @@ def rss_mib(pids: Sequence[int]) -> float:
     return pages * 4 * KIB / MIB
 
 
-def as_table(rows: Sequence[Row]) -> str:
+def as_table(rows: Sequence[FloodRow]) -> str:
     """Return rows as text."""
     lines = [
         f"{'flood':20}{'server':8}{'asked':>6}{'p50 ms':>9}{'p99 ms':>9}{'longest':>9}"

@@ -10,7 +10,7 @@ ANSWER_S_MAX = 120.0
 
 
 @dataclass(slots=True)
-class Waits:
+class BystanderWaits:
     """The waits of one bystander, in seconds."""
 
     seconds: list[float] = field(default_factory=list)
@@ -33,11 +33,11 @@ def connected(address: tuple[str, int], ca: Path | None) -> socket.socket:
 
 def ask_for(
     sock: socket.socket, frame: bytes, before: tuple[bytes, ...], seconds: float, pause_s: float
-) -> Waits:
+) -> BystanderWaits:
     """Ask again and again for some seconds, after frames that come first."""
     for one in before:
         exchange(sock, one)
-    waits = Waits()
+    waits = BystanderWaits()
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
         began = time.monotonic()

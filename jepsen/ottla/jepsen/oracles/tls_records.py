@@ -164,7 +164,7 @@ def prf(secret: bytes, seed: bytes, size: int, digest: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Flood:
+class RecordFlood:
     """Records that a client sends without an end, after its handshake or within."""
 
     name: str
@@ -237,16 +237,16 @@ def plain_records(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
 NEWEST = (ssl.TLSVersion.TLSv1_3,)
 OLDER = (ssl.TLSVersion.TLSv1_2,)
 
-FLOODS: tuple[Flood, ...] = (
-    Flood("new keys", new_keys, is_ended=True, versions=NEWEST),
-    Flood("empty records", empty_records, is_ended=True),
-    Flood("tiny records", tiny_records, is_ended=False),
-    Flood("tiny and empty records", tiny_and_empty, is_ended=False),
-    Flood("alerts", alerts, is_ended=True),
-    Flood("renegotiations", renegotiations, is_ended=True, versions=OLDER),
-    Flood("split messages", split_messages, is_ended=True),
-    Flood("coalesced messages", coalesced_messages, is_ended=True),
-    Flood("plain records", plain_records, is_ended=True),
+FLOODS: tuple[RecordFlood, ...] = (
+    RecordFlood("new keys", new_keys, is_ended=True, versions=NEWEST),
+    RecordFlood("empty records", empty_records, is_ended=True),
+    RecordFlood("tiny records", tiny_records, is_ended=False),
+    RecordFlood("tiny and empty records", tiny_and_empty, is_ended=False),
+    RecordFlood("alerts", alerts, is_ended=True),
+    RecordFlood("renegotiations", renegotiations, is_ended=True, versions=OLDER),
+    RecordFlood("split messages", split_messages, is_ended=True),
+    RecordFlood("coalesced messages", coalesced_messages, is_ended=True),
+    RecordFlood("plain records", plain_records, is_ended=True),
 )
 """Every kind of record that carries no data, or little."""
 
