@@ -15,8 +15,8 @@ from ottla.jepsen.oracles.tls_records import (
     FLOODS,
     HANDSHAKE,
     KEEP_YOUR_KEYS,
-    RecordFlood,
     RecordClient,
+    RecordFlood,
 )
 from ottla.model.settings.tls import TlsConfig
 from ottla.model.tls.context_driver import client_context, server_context
