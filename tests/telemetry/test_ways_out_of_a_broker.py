@@ -11,7 +11,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.broker_driver import Broker
-from ottla.client import ConfigKind, ConfigResource, TopicPartition, open_admin, open_consumer
+from ottla.client import (
+    ConfigKind,
+    ConfigResource,
+    ConsumerConfig,
+    TopicPartition,
+    open_admin,
+    open_consumer,
+)
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.telemetry.client_record import decode_record
 from ottla.telemetry.otlp import Point
@@ -111,7 +118,9 @@ async def scraped_connections(broker: Broker) -> float:
 
 async def topic_points(cluster: ClusterUnderTest, record_count: int) -> list[Point]:
     found: list[Point] = []
-    async with open_consumer(cluster.bootstrap) as consumer:
+    # What it reports itself is not asked about.
+    config = ConsumerConfig(enable_metrics_push=False)
+    async with open_consumer(cluster.bootstrap, config) as consumer:
         consumer.assign([TOPIC])
         consumer.seek(TOPIC, 0)
         async for record in consumer:

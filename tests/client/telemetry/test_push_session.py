@@ -1,5 +1,6 @@
 """A client's dialogue about its metrics, step by step, as a table, and under any answers."""
 
+import random
 from uuid import UUID
 
 import pytest
@@ -190,59 +191,91 @@ def test_every_state_has_its_row_and_can_end(state: PushState) -> None:
 
 
 CODES = [0, 0, 0, 42, 35, 40, 76, 87, 89, 117, 118, 31, -1, 9_999]
-EVENTS = st.one_of(
-    st.tuples(st.just("wait"), st.integers(0, 20_000)),
-    st.tuples(st.just("answer"), st.sampled_from(CODES)),
-    st.tuples(st.just("subscribe"), st.sampled_from([[], ["*"], [""], ["a.b"]])),
-    st.tuples(st.just("lose"), st.just(0)),
-    st.tuples(st.just("close"), st.just(0)),
-)
+WAITS_MS = [0, 1, 100, 4_999, 5_000, 9_999, 10_000, 15_000, 300_000, 1_800_000]
+WISHES = [[], ["*"], ["*"], [""], ["a.b"]]
+STEPS = 80
 
 
-@given(st.lists(EVENTS, max_size=60), st.integers(1, (1 << 64) - 1))
-def test_whatever_brokers_answer_the_invariants_stay(
-    events: list[tuple[str, object]], bits: int
-) -> None:
-    client = UUID(int=(5 << 64) + bits)
-    session, now_ms = PushSession(0), 0
-    under_way: AskSubscription | PushMetrics | None = None
-    last_push_ms: int | None = None
-    asks_at_once = 0
-    is_over = False
-    for event, argument in events:
-        if event == "wait":
-            assert isinstance(argument, int)
-            now_ms += argument
-        elif event == "close":
-            last = session.close()
-            assert not (is_over and last)
-            if last is not None:
-                under_way = last
-            is_over = True
-        elif event == "lose" and under_way is not None:
-            session.on_lost(now_ms)
-            under_way = None
-        elif event == "subscribe" and isinstance(under_way, AskSubscription):
-            assert isinstance(argument, list)
-            session.on_subscription(client, subscription(prefixes=argument), now_ms)
-            under_way = None
-        elif event == "answer" and under_way is not None:
-            assert isinstance(argument, int)
-            if isinstance(under_way, PushMetrics):
-                session.on_push_answer(argument, under_way.codec, 0, now_ms)
-                under_way = None
-            elif argument:
-                session.on_refusal(argument, 0, now_ms)
-                under_way = None
-        request = session.due(now_ms)
-        if request is None:
-            continue
-        assert under_way is None, "OneRequestAtATime"
-        assert not is_over, "LastIsLast"
-        under_way = request
+class BrokenInvariantError(Exception):
+    """An invariant, by its name, that a walk found broken."""
+
+
+class Walker:
+    """Clients, brokers and time for one session, and the judge of what it sends."""
+
+    def __init__(self, session: PushSession, rng: random.Random) -> None:
+        self.session = session
+        self.rng = rng
+        self.client = UUID(int=(5 << 64) + 1 + rng.getrandbits(62))
+        self.now_ms = 0
+        self.under_way: AskSubscription | PushMetrics | None = None
+        self.is_over = False
+        self.may_push_ms = 0
+        """Before this no push is allowed."""
+        self.may_ask_ms = 0
+        """Before this no request for the subscription is."""
+
+    def step(self) -> None:
+        """Let something happen, and judge what follows."""
+        kind = self.rng.choice(["wait", "wait", "answer", "answer", "answer", "lose", "close"])
+        if kind == "wait":
+            self.now_ms += self.rng.choice(WAITS_MS)
+        elif kind == "close" and self.rng.random() < 0.1:
+            last = self.session.close()
+            if last is not None and self.is_over:
+                raise BrokenInvariantError("LastIsLast")
+            self.is_over = True
+            self.under_way = last or self.under_way
+        elif kind == "lose" and self.under_way is not None:
+            self.session.on_lost(self.now_ms)
+            self.under_way, self.may_ask_ms = None, self.now_ms + INTERVAL_MS // 2
+        elif kind == "answer":
+            self.answer()
+        self.judge(self.session.due(self.now_ms))
+
+    def answer(self) -> None:
+        """Answer what is under way, as any broker may."""
+        request, code = self.under_way, self.rng.choice(CODES)
+        self.under_way = None
         if isinstance(request, PushMetrics):
-            assert last_push_ms is None or now_ms - last_push_ms >= INTERVAL_MS // 2
-            last_push_ms, asks_at_once = now_ms, 0
-        elif last_push_ms == now_ms:
-            asks_at_once += 1
-            assert asks_at_once <= 1, "NoStorm"
+            self.session.on_push_answer(code, request.codec, 0, self.now_ms)
+            self.may_push_ms = self.now_ms + INTERVAL_MS // (1 if code == 0 else 2)
+            is_cured = code in (
+                ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            )
+            self.may_ask_ms = self.now_ms + (0 if is_cured else INTERVAL_MS // 2)
+        elif request is not None and code:
+            self.session.on_refusal(code, 0, self.now_ms)
+            self.may_ask_ms = self.now_ms + INTERVAL_MS // 2
+        elif request is not None:
+            wanted = subscription(prefixes=self.rng.choice(WISHES))
+            self.session.on_subscription(self.client, wanted, self.now_ms)
+            self.may_push_ms = self.now_ms + INTERVAL_MS // 2
+            self.may_ask_ms = self.now_ms + INTERVAL_MS // 2
+
+    def judge(self, request: AskSubscription | PushMetrics | None) -> None:
+        """Raise BrokenInvariantError where a request must not leave now."""
+        if request is None:
+            return
+        if self.is_over:
+            raise BrokenInvariantError("LastIsLast")
+        if self.under_way is not None:
+            raise BrokenInvariantError("OneRequestAtATime")
+        if isinstance(request, PushMetrics) and self.now_ms < self.may_push_ms:
+            raise BrokenInvariantError("OnePushAnInterval")
+        if isinstance(request, AskSubscription) and self.now_ms < self.may_ask_ms:
+            raise BrokenInvariantError("NoStorm")
+        self.under_way = request
+
+
+def walk(kind: type[PushSession], rng: random.Random) -> None:
+    """Walk one session.  Raises BrokenInvariantError."""
+    walker = Walker(kind(0), rng)
+    for _ in range(STEPS):
+        walker.step()
+
+
+@given(st.randoms(use_true_random=False))
+def test_whatever_brokers_answer_the_invariants_stay(rng: random.Random) -> None:
+    walk(PushSession, rng)
