@@ -11,12 +11,14 @@ from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer
 from ottla.broker.groups.consumer_records import epoch_record
 from ottla.broker.groups.effects import Outbox
 from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.mixed_group import MixedGroups
 from ottla.broker.groups.offset_store import OffsetStore
 from ottla.broker.groups.offsets import CommittedOffset, OffsetTable
 from ottla.broker.groups.rebalance import Rebalancer
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.timers import Timers
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.model.errors import ErrorCode, RefusedError
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
@@ -44,6 +46,24 @@ def _believe_revoked() -> Any:
 
 def _sync_of_any_generation() -> Any:
     return patched(Rebalancer, _check_sync=_nothing)
+
+
+def _removed_one_by_one() -> Any:
+    def leave(
+        self: MixedGroups, group: ConsumerGroup, identities: Any, now: Any
+    ) -> list[ErrorCode]:
+        codes = []
+        for identity in identities:
+            try:
+                member = self._member_of(group, identity)
+            except RefusedError as refusal:
+                codes.append(refusal.code)
+            else:
+                self._consumers.remove(group, {member.member_id}, now)
+                codes.append(ErrorCode.NONE)
+        return codes
+
+    return patched(MixedGroups, leave=leave)
 
 
 # --- what is not written --------------------------------------------------------------------------
@@ -180,6 +200,11 @@ MUTANTS = (
         "revoked-unasked",
         "a partition is passed on before its owner gives it up",
         _believe_revoked,
+    ),
+    _row(
+        "removed-singly",
+        "a group that is classic after one removal keeps the others that it is to lose",
+        _removed_one_by_one,
     ),
     _row("any-sync", "an assignment of an old generation is handed out", _sync_of_any_generation),
     _row("epoch-unwritten", "a group's epoch rises in memory alone", _epoch_unwritten),

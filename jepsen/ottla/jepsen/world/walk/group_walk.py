@@ -202,9 +202,21 @@ class WalkedGroup:
             self.members.pop(at)
 
     def _all_go(self) -> None:
-        """Have all but one go at once."""
+        """Have an admin remove all but one, of either protocol, by one request."""
+        removed = []
         while len(self.members) > 1:
-            self._take_away().leave()
+            removed.append(self._take_away())
+        names = [(one.id, one.instance_id) for one in removed if one.id]
+        before = self._member_ids()
+        asked = self.bench.leave(*names)
+        if not asked.is_answered or not isinstance(asked.answer, list):
+            return
+        after = self._member_ids()
+        for (member_id, _), code in zip(names, asked.answer, strict=True):
+            if member_id in after if code is ErrorCode.NONE else member_id in before - after:
+                raise Violation("RemovedAreGone", f"{member_id}: {code.name}")
+            if code is ErrorCode.UNKNOWN_MEMBER_ID and member_id in before:
+                raise Violation("RemovedAreGone", f"{member_id} is a member, and not known")
 
     def _take_away(self) -> WalkedMember:
         return self.members.pop(self.chance.below(len(self.members)))
