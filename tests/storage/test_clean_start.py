@@ -2,15 +2,21 @@
 
 from uuid import UUID
 
+import pytest
+
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
+from ottla.jepsen.world.simulated_file import SimulatedFile
+from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, NodeId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_losses import LossKind
 from ottla.storage.log_manager_driver import open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.segment_list import parse_segments
 from ottla.storage.workbench import read_values
 from ottla.wire.batch_builder import build_batch
 
@@ -120,3 +126,93 @@ async def test_a_leadership_without_records_is_no_reason_to_write_anything() -> 
             await logs.shutdown_cleanly(1)
             assert not disk.changed
         disk.kill()
+
+
+SEGMENT_COUNT = 51
+
+
+async def disk_with_segments() -> tuple[CountingDisk, BrokerConfig, LogConfig]:
+    """Return the disk of a broker that stopped cleanly with 51 closed segments in one log."""
+    disk, config = await disk_with_logs(1)
+    small = LogConfig(segment_bytes=200)
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        (log,) = [log for _, log in logs]
+        await log.keep()
+        while log.segment_count <= SEGMENT_COUNT:
+            append(log)
+        await logs.shutdown_cleanly(1)
+    disk.kill()
+    return disk, config, small
+
+
+async def test_a_clean_start_opens_no_file_of_closed_segments() -> None:
+    disk, config, small = await disk_with_segments()
+    opened: list[str] = []
+    original = SimulatedFile.read_cached
+
+    def read_cached(self: SimulatedFile, position: int, size: int) -> bytes:
+        opened.append(self.path)
+        return original(self, position, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimulatedFile, "read_cached", read_cached)
+        async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+            await logs.recover(lambda partition: small)
+            (log,) = [log for _, log in logs]
+            active = log.segments[-1].path_prefix
+            assert [path for path in opened if not path.startswith(active)] == []
+            times = [segment.max_timestamp_ms for segment in log.segments[:-1]]
+            assert times == [1_000] * (log.segment_count - 1)
+            count = log.end_offset
+            assert len(read_values(log)) == count
+            disk.changed.clear()
+            await logs.shutdown_cleanly(1)
+            assert not disk.changed
+
+
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
+async def test_a_closed_segment_that_changed_is_not_taken_as_it_was(
+    suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, config, small = await disk_with_segments()
+    names = [name for name in await disk.listdir(f"{ROOT}/t-0") if name.endswith(f".{suffix}")]
+    path = f"{ROOT}/t-0/{names[10]}"
+    data = await disk.read_file(path)
+    # A log is cut where a batch ends, which its bytes do not show.
+    await disk.write_atomically(path, data[: len(data) // 2] if suffix == "log" else b"\1" * 5)
+    disk.flush_everything()
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        (log,) = [log for _, log in logs]
+        if suffix == "log":
+            assert "does not have the" in caplog.text
+            (loss,) = logs.losses.values()
+            assert (loss.kind, loss.found_end_offset) == (LossKind.TRUNCATED, log.end_offset)
+        else:
+            assert not logs.losses
+            assert len(read_values(log)) == log.end_offset
+
+
+async def test_a_closed_segment_that_is_gone_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    disk, config, small = await disk_with_segments()
+    names = [name for name in await disk.listdir(f"{ROOT}/t-0") if name.endswith(".log")]
+    await disk.unlink(f"{ROOT}/t-0/{names[10]}")
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+    assert "t-0: 1 closed segments that a clean stop left are gone" in caplog.text
+
+
+@pytest.mark.parametrize("data", [b"", b"0\n", b"0\n1\n0 1 2\n5\n", b"\xff", b"a\nb\nc\n"])
+def test_a_damaged_list_of_segments_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptDataError):
+        parse_segments(data)
+
+
+async def test_a_damaged_list_of_segments_only_costs_work() -> None:
+    disk, config, small = await disk_with_segments()
+    await disk.write_atomically(f"{ROOT}/t-0/closed-segments", b"damaged")
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        (log,) = [log for _, log in logs]
+        assert len(read_values(log)) == log.end_offset

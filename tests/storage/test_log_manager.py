@@ -368,6 +368,25 @@ async def test_one_partition_in_two_directories_is_refused(autojump_clock: MockC
             pass
 
 
+async def test_an_older_log_in_a_second_directory_is_said_and_removed(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = await formatted_disk()
+    for path, count in (("/one", 1), ("/two", 2)):
+        async with recovered(disk, path) as logs:
+            log = await logs.create(A0, TOPIC_ID, CONFIG)
+            for index in range(count):
+                append(log, b"%d" % index)
+            await logs.shutdown_cleanly(broker_epoch=1)
+    async with recovered(disk) as logs:
+        assert found(logs, A0).end_offset == 2
+        assert not disk.exists("/one/a-0")
+    errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert "a-0 lies in both /one and /two" in errors[0]
+    assert "the log in /two is the later one" in errors[0]
+
+
 # ---- making and deleting
 
 

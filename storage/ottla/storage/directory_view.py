@@ -18,12 +18,13 @@ from ottla.storage.files import (
     file_name,
     offsets_of,
 )
+from ottla.storage.segment_list import CLOSED_SEGMENTS
 
 
 def small_files(names: Sequence[str]) -> list[str]:
     """Return the names of the files that a clean start reads whole."""
     found = [name for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT) if name in names]
-    found += [name for name in (ABORT_DIGESTS,) if name in names]
+    found += [name for name in (ABORT_DIGESTS, CLOSED_SEGMENTS) if name in names]
     snapshots = offsets_of(list(names), SNAPSHOT)
     if snapshots:
         found.append(file_name(snapshots[-1], SNAPSHOT))

@@ -34,6 +34,12 @@ from ottla.storage.losses.known_losses_driver import KnownLosses
 _LOGGER = logging.getLogger(__name__)
 
 
+TWO_LOGS = (
+    "%s lies in both %s and %s, as a move that was cut short or a copy by hand leaves it: the log "
+    "in %s is the later one and serves, the other is removed if it has nothing more, else set aside"
+)
+
+
 class StartedLogs(Protocol):
     """The registry of logs, as its start uses it."""
 
@@ -212,6 +218,9 @@ class LogStart:
     ) -> None:
         """Take one of two logs of a partition; the other is removed, or set aside."""
         kept, stray = choose_log(partition, one, other, wanted)
+        _LOGGER.error(
+            TWO_LOGS, partition, *(at.directory.path for at in (one, other)), kept.directory.path
+        )
         kept.log.keep_what_is_known_of(stray.log)
         if kept is other:
             self._logs.displace(partition)

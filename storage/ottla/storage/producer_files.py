@@ -11,6 +11,7 @@ from ottla.storage.producer_batches import encode_batches
 from ottla.storage.producer_snapshot import encode_snapshot
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.segment import Segment
+from ottla.storage.segment_list import CLOSED_SEGMENTS, ClosedSegment, format_segments
 
 NO_DIGESTS = format_digests({})
 
@@ -91,11 +92,20 @@ class ProducerFiles:
             await self._disk.write_atomically(path, data)
             self._digests = data
 
+    async def _write_list(self, closed: Sequence[Segment]) -> None:
+        """Write what a clean start asks of the closed segments, if it is not there."""
+        path = f"{self._directory}/{CLOSED_SEGMENTS}"
+        before = await self._disk.read_file(path) if self._disk.exists(path) else None
+        data = format_segments(closed_segment_of(each) for each in closed if each.is_sealed)
+        if data != before and (closed or before is not None):
+            await self._disk.write_atomically(path, data)
+
     async def write_all(
         self, states: ProducerStates, end_offset: Offset, segments: Sequence[Segment]
     ) -> None:
         """Write durably what a log is closed with, unless the files there say the same."""
         await self._write_digests(segments)
+        await self._write_list(segments[:-1])
         is_there = self._known is not None and end_offset in self._known
         if is_there or (self._known == set() and not states.producers):
             return
@@ -131,3 +141,16 @@ class ProducerFiles:
         if self._disk.exists(path):
             with suppress(FileNotFoundError):
                 await self._disk.unlink(path)
+
+
+def closed_segment_of(segment: Segment) -> ClosedSegment:
+    """Return what a clean start asks of a closed segment."""
+    return ClosedSegment(
+        base_offset=segment.base_offset,
+        size_bytes=segment.size_bytes,
+        offset_entry_count=segment.offset_index.count,
+        time_entry_count=segment.time_index.count,
+        abort_count=segment.transaction_index.count,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        max_timestamp_offset=segment.max_timestamp_offset,
+    )

@@ -7,7 +7,6 @@ epochs and producers are built again from the batches.  Work is proportional to 
 segments.
 """
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,12 +15,6 @@ from uuid import UUID
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
-from ottla.storage.abort_digests import (
-    ABORT_DIGESTS,
-    NO_ABORTS,
-    AbortDigest,
-    parse_digests,
-)
 from ottla.storage.batch_scan import BatchScan, ScannedBlock
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Disk, when_cached
@@ -42,14 +35,13 @@ from ottla.storage.partition_metadata import decode_partition_metadata, encode_p
 from ottla.storage.producer_batches import add_batches
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
+from ottla.storage.sealed_segments import SealedSegments
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 from ottla.storage.segment_split import OffsetOverflowError, split_segment
 from ottla.storage.segment_swap import clean_directory, is_tidy, open_indexes
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
-
-_LOGGER = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 """Called with how many segments, and how many bytes, were checked since the last call."""
@@ -117,8 +109,7 @@ class LogLoader:
         self._progress = progress
         self._unsplit: set[Offset] = set()
         """Segments that overflow by bytes which are no batch: these are cut, as any damage is."""
-        self._digests: dict[int, AbortDigest] | None = None
-        """What was written of the aborts of sealed segments; None if nothing was."""
+        self._sealed = SealedSegments(disk, view)
 
     async def load(
         self, *, is_clean: bool, recovery_point: Offset, log_start_offset: Offset
@@ -155,7 +146,7 @@ class LogLoader:
         first_checked = len(segments)
         if not is_clean:
             first_checked = _floor(segments, recovery_point)
-        await self._load_digests()
+        await self._sealed.load(segments, is_clean=is_clean)
         first_checked = await self._repair_sealed(segments, first_checked)
         producers, end_offset = ProducerStates(log_start_offset), log_start_offset
         if segments and first_checked == len(segments):
@@ -248,36 +239,25 @@ class LogLoader:
         A trusted segment that is damaged ends the trust: all from it on is recovered.
         """
         for index, segment in enumerate(segments[:first_checked]):
+            if self._sealed.is_changed(segment):
+                return index
+            if segment is not segments[-1] and await self._sealed.take_unopened(segment):
+                segment.is_sealed = True
+                continue
             is_sound = await when_cached(
                 self._disk, partial(open_indexes, self._disk, segment, self._view)
             )
-            if is_sound and await _knows_its_times(segment) and self._has_its_aborts(segment):
+            if (
+                is_sound
+                and await _knows_its_times(segment)
+                and self._sealed.has_its_aborts(segment)
+            ):
                 segment.is_sealed = True
                 continue
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
             if not await self._rebuild_indexes(segments, index) or following is None:
                 return index
         return first_checked
-
-    async def _load_digests(self) -> None:
-        with suppress(FileNotFoundError, CorruptDataError):
-            self._digests = parse_digests(await self._view.read_file(ABORT_DIGESTS))
-
-    def _has_its_aborts(self, segment: Segment) -> bool:
-        """Return whether a sealed `.txnindex` is what was written when it was sealed."""
-        index = segment.transaction_index
-        if self._digests is None:
-            return True
-        known = self._digests.get(segment.base_offset, NO_ABORTS)
-        if index.digest != known:
-            _LOGGER.error(
-                "%s has %d aborted transactions that are not the %d it had, and is built again "
-                "from the markers of its segment",
-                index.path,
-                index.count,
-                known.entry_count,
-            )
-        return index.digest == known
 
     async def _rebuild_indexes(self, segments: list[Segment], index: int) -> bool:
         """Build a closed segment's indexes again; False when its bytes lie."""

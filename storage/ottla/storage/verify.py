@@ -13,6 +13,7 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_EPOCH, Offset
 from ottla.model.limits import INT32_MAX
 from ottla.model.values import frozen
+from ottla.storage.abort_digests import ABORT_DIGESTS, parse_digests
 from ottla.storage.batch_walk import BatchRow, Problem, records_of, walk
 from ottla.storage.epoch_cache import EpochCache, decode_epochs
 from ottla.storage.files import (
@@ -38,6 +39,7 @@ from ottla.storage.producer_batches import decode_batches
 from ottla.storage.producer_snapshot import decode_snapshot
 from ottla.storage.readable import Readable, whole_file
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX
+from ottla.storage.segment_list import CLOSED_SEGMENTS, parse_segments
 from ottla.wire.batch import MAGIC
 
 TEMPORARY = ".tmp"
@@ -280,6 +282,8 @@ class _Partition:
         checks: Mapping[str, Callable[[str, int], Iterator[Flaw]]] = {
             PARTITION_METADATA: self._topic_id,
             PRODUCER_BATCHES: self._producer_batches,
+            ABORT_DIGESTS: self._abort_digests,
+            CLOSED_SEGMENTS: self._closed_segments,
         }
         for name, check in checks.items():
             if name in self._files.names:
@@ -297,6 +301,14 @@ class _Partition:
     def _producer_batches(self, name: str, _: int) -> Iterator[Flaw]:
         with self._files.open(name) as file:
             yield from _corruption(name, lambda: decode_batches(whole_file(file)))
+
+    def _abort_digests(self, name: str, _: int) -> Iterator[Flaw]:
+        with self._files.open(name) as file:
+            yield from _corruption(name, lambda: parse_digests(whole_file(file)))
+
+    def _closed_segments(self, name: str, _: int) -> Iterator[Flaw]:
+        with self._files.open(name) as file:
+            yield from _corruption(name, lambda: parse_segments(whole_file(file)))
 
     def _snapshot(self, name: str, offset: int) -> Iterator[Flaw]:
         with self._files.open(name) as file:

@@ -131,6 +131,22 @@ DEPARTURES = (
         "machine of two cores, Python 3.11). What arrives at collectors is the same OTLP. "
         "`python -m ottla.bench.own_metrics_beside_sdk` measures it again.",
     ),
+    (
+        "leader epochs below the log start",
+        "Kafka drops them as the log start is raised, here they stay until the segment with their "
+        "records is removed: a kill may take the log start back, and a log with records of epochs "
+        "that it does not know would report no divergence to followers.",
+    ),
+    (
+        "a log that ends below its checkpoints, or is gone",
+        "Kafka opens what is there, and may elect it; here such a replica leaves ISR and ELR, is "
+        "filled again by a whole one, and leads only by an unclean election.",
+    ),
+    (
+        "a `.txnindex` or a closed segment that changed",
+        "Kafka takes any `.txnindex` with plausible entries; here digests and sizes that the last "
+        "flush or clean stop wrote are compared, and what differs is built or checked again.",
+    ),
 )
 """What differs from Kafka by decision, and why."""
 

@@ -1,0 +1,103 @@
+"""What was written of a log's closed segments, held against what a start finds of them.
+
+A clean start takes a closed segment whose files have the sizes they were closed with, and opens
+none of them.  Any start compares the aborts of sealed segments with their digests, for no size and
+no entry shows that a `.txnindex` was replaced.
+"""
+
+import logging
+from contextlib import suppress
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset
+from ottla.storage.abort_digests import ABORT_DIGESTS, NO_ABORTS, AbortDigest, parse_digests
+from ottla.storage.directory_view import DirectoryView
+from ottla.storage.disk_seam import Disk, when_cached
+from ottla.storage.segment import Segment
+from ottla.storage.segment_list import CLOSED_SEGMENTS, ClosedSegment, parse_segments
+
+_LOGGER = logging.getLogger(__name__)
+
+CHANGED_SEGMENT = "%s does not have the %d bytes it was closed with: from here on all is checked"
+GONE_SEGMENTS = (
+    "%s: %d closed segments that a clean stop left are gone, the first from offset %d on; their "
+    "records are lost here. Remove the directory while the broker is down to have it filled again "
+    "from another replica"
+)
+OTHER_ABORTS = (
+    "%s has %d aborted transactions that are not the %d it had, and is built again from the "
+    "markers of its segment"
+)
+
+
+class SealedSegments:
+    """The closed segments of one log, as they were written."""
+
+    def __init__(self, disk: Disk, view: DirectoryView) -> None:
+        self._disk = disk
+        self._view = view
+        self._digests: dict[int, AbortDigest] | None = None
+        """None if none were written."""
+        self._listed: dict[int, ClosedSegment] = {}
+        """What a clean stop left of the closed segments; empty after any other end."""
+
+    async def load(self, segments: list[Segment], *, is_clean: bool) -> None:
+        """Read the files; one that is missing or damaged says nothing."""
+        with suppress(FileNotFoundError, CorruptDataError):
+            self._digests = parse_digests(await self._view.read_file(ABORT_DIGESTS))
+        if not is_clean:
+            return
+        with suppress(FileNotFoundError, CorruptDataError):
+            self._listed = parse_segments(await self._view.read_file(CLOSED_SEGMENTS))
+        gone = self._listed.keys() - {segment.base_offset for segment in segments}
+        if gone:
+            _LOGGER.error(GONE_SEGMENTS, self._view.path, len(gone), min(gone))
+
+    def is_changed(self, segment: Segment) -> bool:
+        """Return whether the log of a segment is not as long as it was closed with."""
+        listed = self._listed.get(segment.base_offset)
+        if listed is None or listed.size_bytes == segment.size_bytes:
+            return False
+        _LOGGER.error(CHANGED_SEGMENT, segment.file.path, listed.size_bytes)
+        return True
+
+    async def take_unopened(self, segment: Segment) -> bool:
+        """Take the indexes of a closed segment unopened; False if their sizes are not as listed.
+
+        Where there are aborts their index is read all the same.
+        """
+        listed = self._listed.get(segment.base_offset)
+        offsets, times = segment.offset_index, segment.time_index
+        aborts = segment.transaction_index
+        view = self._view
+        if listed is None or not (view.has(offsets.path) and view.has(times.path)):
+            return False
+        counts = [
+            (offsets, listed.offset_entry_count),
+            (times, listed.time_entry_count),
+        ]
+        if view.has(aborts.path) or listed.abort_count:
+            counts.append((aborts, listed.abort_count))
+        for file, count in counts:
+            size = view.size_of(file.path)
+            if size is None or size != count * file.entry_bytes:
+                return False
+            file.open_sealed(size)
+        segment.max_timestamp_ms = listed.max_timestamp_ms
+        segment.max_timestamp_offset = Offset(listed.max_timestamp_offset)
+        base_offset = segment.base_offset
+        if listed.abort_count:
+            is_sound = await when_cached(self._disk, lambda: aborts.is_sound(base_offset))
+            if not is_sound:
+                return False
+        return self.has_its_aborts(segment)
+
+    def has_its_aborts(self, segment: Segment) -> bool:
+        """Return whether an open `.txnindex` is what was written when it was sealed."""
+        index = segment.transaction_index
+        if self._digests is None:
+            return True
+        known = self._digests.get(segment.base_offset, NO_ABORTS)
+        if index.digest != known:
+            _LOGGER.error(OTHER_ABORTS, index.path, index.count, known.entry_count)
+        return index.digest == known
