@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from ottla.controller.decision import Decision, decided
 from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS, topic_default
 from ottla.metadata.features import (
+    LATER_VERSION_NAMES,
+    METADATA_VERSION_NAMES,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_OF_RANGES,
@@ -88,6 +90,19 @@ def _one_min_isr(image: MetadataImage, config: ControllerConfig) -> Iterator[Rec
         yield config_record(BROKER_RESOURCE, "", MIN_INSYNC_REPLICAS, value)
 
 
+def _range(feature: str, lowest: int, highest: int, asked: int) -> str:
+    """Return the levels of a feature in words, those of metadata.version with their releases."""
+    text = f"{lowest}-{highest}"
+    if feature == METADATA_VERSION:
+        text += f" ({METADATA_VERSION_NAMES[lowest]} to {METADATA_VERSION_NAMES[highest]})"
+        if asked in LATER_VERSION_NAMES:
+            text += (
+                f"; {asked} is {LATER_VERSION_NAMES[asked]}, which this release does not have. "
+                f"Upgrade by --feature {METADATA_VERSION}={highest}"
+            )
+    return text
+
+
 def _check(image: MetadataImage, update: FeatureUpdateKey, version: int) -> None:
     name, level = update.feature, update.max_version_level
 
@@ -102,7 +117,9 @@ def _check(image: MetadataImage, update: FeatureUpdateKey, version: int) -> None
         raise invalid("The controller does not support this feature.")
     lowest, highest = supported
     if not lowest <= level <= highest:
-        raise invalid(f"The controller only supports versions {lowest}-{highest}")
+        raise invalid(
+            f"The controller only supports versions {_range(name, lowest, highest, level)}"
+        )
     may_lower = update.allow_downgrade if version == 0 else update.upgrade_type != UPGRADE
     now = image.features.get(name, 0)
     if level < now and not may_lower:

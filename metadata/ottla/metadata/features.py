@@ -30,6 +30,8 @@ METADATA_VERSION_OF_RANGES = 32
 """The level of metadata.version from which on hosts of ACLs may be ranges (KIP-1276)."""
 
 METADATA_VERSION_NAMES = {30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1"}
+LATER_VERSION_NAMES = {33: "4.4-IV2"}
+"""Levels of metadata.version that Kafka has and this release does not."""
 
 SUPPORTED = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),

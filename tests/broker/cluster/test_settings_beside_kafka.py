@@ -22,7 +22,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.model.settings.controller import load_controller_config
-from ottla.model.settings.dynamic import described_definitions
+from ottla.model.settings.dynamic import broker_definitions, described_definitions
 from ottla.model.settings.kafka_keys import UNKEPT_PROMISES, idle_definitions
 from ottla.model.settings.security import is_of_security_family, reason_refused
 from ottla.model.settings.topic import TOPIC_DEFINITIONS
@@ -94,6 +94,7 @@ JAVA_NUMBER = "Java's suffixes, hexadecimal digits and NaN are no numbers here"
 WITHOUT = "a feature that Ottla does not have: its default is accepted, no other value"
 
 WIDER_FILES = {
+    "group.consumer.max.assignment.interval.ms": "the most is not below the default, which is 0",
     "controller.listener.names": "controllers are found by controller.quorum.voters",
     "inter.broker.listener.name": BLANK,
     "listener.security.protocol.map": BLANK,
@@ -121,8 +122,10 @@ NARROWER_FILES = {
     "controller.quorum.*.ms": NEGATIVE,
     "default.replication.factor": NEGATIVE,
     "group.initial.rebalance.delay.ms": NEGATIVE,
+    "group.consumer.min.assignment.interval.ms": "the least is not above the default, which is 0",
     "group.m??.session.timeout.ms": f"{NEGATIVE}; the least is not above the most",
     "initial.broker.registration.timeout.ms": NEGATIVE,
+    "log.dirs": "a directory is named once",
     "log.cleaner.io.*": f"{NEGATIVE}; {JAVA_NUMBER}",
     "log.cleaner.min.cleanable.ratio": JAVA_NUMBER,
     "log.flush.*.ms": NEGATIVE,
@@ -147,6 +150,7 @@ NARROWER_CHANGES = {
     "sasl.*": SECURITY,
     "ssl.*": SECURITY,
     "config.providers": UNKEPT_PROMISES["config.providers"],
+    "group.consumer.assignment.interval.ms": "changed in the file, or for one group",
     "log.cleaner.io.*": f"{NEGATIVE}; {JAVA_NUMBER}",
     "*.cleanable*.ratio": JAVA_NUMBER,
     "log.flush.interval.ms": NEGATIVE,
@@ -157,7 +161,7 @@ NARROWER_CHANGES = {
     "remote.*": WITHOUT,
     "share.*": "share groups are not served",
     "streams.*": "groups of Kafka Streams are not served",
-    "consumer.assign*": "the assignment is computed at once, on the coordinator",
+    "consumer.assignor.offload.enable": "assignments are computed on the coordinator's loop",
 }
 """Values that Kafka's brokers accept while they run and ours do not."""
 
@@ -260,7 +264,6 @@ async def test_every_change_is_answered_as_kafka_answers_or_has_a_reason(client:
 UNEXPECTEDLY_WIDE = {
     "group.share.assignment.interval.ms",
     "group.streams.assignment.interval.ms",
-    "group.consumer.assignment.interval.ms",
     "log.local.retention.ms",
     "log.remote.copy.lag.ms",
     "metric.reporters",
@@ -282,6 +285,7 @@ async def test_idle_keys_keep_their_own_bounds_while_a_broker_runs(client: Clien
 
 
 def test_every_key_of_kafka_is_declared_idle_or_refused() -> None:
+    assert idle_definitions().keys() & broker_definitions().keys() == set()
     missing = {
         key
         for key in KAFKA["broker"]
@@ -309,6 +313,7 @@ async def described(client: Client, kind: int, name: str) -> dict[str, Any]:
 
 OTHER_DESCRIPTIONS = {
     "group.coordinator.rebalance.protocols": "groups of Kafka Streams are not served",
+    "*consumer.assignment.interval.ms": "0 by default; see docs/compatibility.md",
     "listeners": "Kafka describes it as dynamic, and refuses every change",
     "log.dirs": "a default of its own, as there is no log.dir",
     "node.id": "set in every file, and this broker has none",

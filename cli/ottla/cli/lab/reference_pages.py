@@ -83,6 +83,23 @@ FEATURES = (
 """Features of Kafka: whether they work, and what to know."""
 DEPARTURES = (
     (
+        "the length of a salted password",
+        "Kafka stores whatever AlterUserScramCredentials brings as a salted password. Here it has "
+        "the length of the mechanism's hash, 32 or 64 bytes, or is refused with "
+        "UNACCEPTABLE_CREDENTIAL: of another length it can come from no password, and no "
+        "login would succeed with it.",
+    ),
+    (
+        "log.retention.ms and others that a former release stored",
+        "A stored value that Kafka 4.4's bounds refuse is passed over with a warning, and the "
+        "default holds.",
+    ),
+    (
+        "names of broker settings that are unknown",
+        "Stored, described as sensitive and accepted as by Kafka, and warned about once; one of "
+        "the security family is refused. `ottla config set` refuses them all.",
+    ),
+    (
         "byte quotas: a token bucket",
         "Kafka measures a rate over windows and forgets a burst all at once when its window "
         "goes, so that a client gets between half of its limit and a third more over a minute. "

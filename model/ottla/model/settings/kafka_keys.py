@@ -26,10 +26,7 @@ errors.deadletterqueue.auto.create.topics.enable BOOLEAN false dynamic
 errors.deadletterqueue.topic.name.prefix STRING dlq. dynamic
 fetch.purgatory.purge.interval.requests INT 1000
 follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
-group.consumer.assignment.interval.ms INT 1000 0.. dynamic
 group.consumer.assignor.offload.enable BOOLEAN true dynamic internal
-group.consumer.max.assignment.interval.ms INT 15000 0..
-group.consumer.min.assignment.interval.ms INT 0 0..
 group.coordinator.append.linger.ms INT -1 -1..
 group.coordinator.background.threads INT 2 1..
 group.coordinator.cached.buffer.max.bytes INT 1048588 524288.. dynamic
