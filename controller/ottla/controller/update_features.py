@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from ottla.controller.decision import Decision, decided
 from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS, topic_default
 from ottla.metadata.features import (
-    LATER_VERSION_NAMES,
-    METADATA_VERSION_NAMES,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
+    LATER_VERSION_NAMES,
     METADATA_VERSION,
+    METADATA_VERSION_NAMES,
     METADATA_VERSION_OF_RANGES,
     SUPPORTED,
 )
