@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -228,3 +229,48 @@ if LIMIT:
 def test_a_module_without_values_is_compiled_as_it_is() -> None:
     text = "import struct\n\nclass One:\n    size = 1\n"
     assert with_final_names(text) == text
+
+
+TYPES_OF = {
+    "google": "types-protobuf",
+    "grpc": "types-grpcio",
+    "librt": "mypy",
+    "mypy_extensions": "mypy",
+}
+"""Packages that bring the types of what is imported under another name."""
+
+
+def _imported(name: str) -> Iterator[str]:
+    """Yield the modules that a module imports anywhere."""
+    for node in ast.walk(ast.parse(sources()[name])):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_a_build_installs_the_types_of_all_that_its_modules_import() -> None:
+    """The compiler looks into every module that a compiled one imports, and on from there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    hook = HATCH["targets"]["wheel"]["hooks"]["custom"]
+    installed = {re.split(r"[ \[<>=]", text)[0] for text in hook["requires"]}
+    installed |= {re.split(r"[ \[<>=]", text)[0] for text in project["dependencies"]}
+    without_types = {
+        one.removesuffix(".*")
+        for one in re.findall(r"\[mypy-([^\]]*)\]", hatch_build._MYPY)[0].split(",")
+    }
+    seen, left, foreign = set[str](), list(MODULES), set[str]()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for one in _imported(name):
+            if one in sources():
+                left.append(one)
+            elif not one.startswith("ottla.") and (top := one.partition(".")[0]) != "ottla":
+                foreign.add(top)
+    foreign -= sys.stdlib_module_names | without_types
+    wanted = {TYPES_OF.get(one, one) for one in foreign}
+    assert wanted <= installed, "requires of the build hook in pyproject.toml"
