@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ottla.bench.requests import frame_of
 from ottla.client.fetch.fetch_session import FetchSessionHandler
 from ottla.jepsen.fuzz.mini_broker import PARTITION_COUNT, TOPIC, WALL_MS, MiniBroker, id_of
-from ottla.model.errors import RefusedError
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicIdPartition
 from ottla.model.limits import MIB
 from ottla.wire.batch import batches
@@ -29,6 +29,8 @@ HEADER_BYTES = 4 + 4 + 1
 """Of a response with tagged fields: its length, the correlation id, and no tags."""
 SLOT_COUNT = 2
 CLIENT_COUNT = 3
+FETCHES = 4
+"""Fetches within which a client has all there is: its session may be lost, and refused once."""
 
 
 def asked(index: int, offset: int) -> FetchPartition:
@@ -59,6 +61,11 @@ class Sessions(RuleBasedStateMachine):
         self.send(frame_of(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=topics), 12))
         self.ends[index] += count
 
+    @rule(client=clients, back=st.tuples(*[st.integers(0, 2)] * PARTITION_COUNT))
+    def wants_all(self, client: int, back: tuple[int, ...]) -> None:
+        for index, count in enumerate(back):
+            self.want(client, index, max(0, self.ends[index] - count))
+
     @rule(client=clients, index=indexes, back=st.integers(0, 4))
     def wants(self, client: int, index: int, back: int) -> None:
         self.want(client, index, max(0, self.ends[index] - back))
@@ -73,15 +80,28 @@ class Sessions(RuleBasedStateMachine):
         self.ask(client)
         self.handlers[client].reset()
 
+    @rule(client=clients)
+    def repeats_a_request(self, client: int) -> None:
+        """A request of a session that is sent again is out of step with it."""
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=MIB)
+        self.handlers[client].fill(request)
+        frame = frame_of(request, FETCH_VERSION)
+        first, second = (
+            decode(FetchResponse, FETCH_VERSION, self.send(frame)[HEADER_BYTES:]) for _ in "ab"
+        )
+        if request.session_epoch > 0 and not first.error_code:
+            assert second.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        self.handlers[client].reset()
+
     @rule(client=clients, reads=st.booleans())
     def fetches(self, client: int, reads: bool) -> None:
         self.fetch(client, reads=reads)
 
     @rule(client=clients)
     def fetches_until_nothing_is_left(self, client: int) -> None:
-        while any(self.ends[at] > offset for at, offset in self.wanted[client].items()):
+        for _ in range(FETCHES):
             self.fetch(client, reads=True)
-        self.fetch(client, reads=True)
+        assert all(self.ends[at] == offset for at, offset in self.wanted[client].items())
         response, told = self.ask(client)
         if self.take(client, response) and response.session_id:
             assert not told, "SettledMeansSilent: an idle partition is told again"
@@ -148,7 +168,7 @@ class Sessions(RuleBasedStateMachine):
 
 TestSessions = Sessions.TestCase
 TestSessions.settings = settings(
-    max_examples=300 if os.environ.get("OTTLA_FAULTS") == "full" else 25,
-    stateful_step_count=30,
+    max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 40,
+    stateful_step_count=40,
     deadline=None,
 )
