@@ -148,6 +148,17 @@ class PartitionLog(RuleBasedStateMachine):
             self.cut_to(offset)
             assert self.log.end_offset == self.end
 
+    @rule(values=values)
+    def loses_a_leaders_batch(self, values: list[bytes]) -> None:
+        """Cut a batch off that only a deposed leader had, and go on with the next leader's."""
+        offset = self.end
+        self.epoch += 1
+        self.appends(values)
+        run_now(self.log.truncate_to(Offset(offset)))
+        self.cut_to(offset)
+        self.epoch += 1
+        self.appends(values)
+
     def cut_to(self, offset: int) -> None:
         """Drop the batches that do not end by an offset; the end is where the last one ends."""
         self.batches = [batch for batch in self.batches if batch.end <= offset]

@@ -75,6 +75,21 @@ class Sessions(RuleBasedStateMachine):
         self.handlers[client].forget(TopicIdPartition(id_of(TOPIC), index))
         self.wanted[client].pop(index, None)
 
+    @rule(client=clients, back=st.integers(1, 3))
+    def reads_again(self, client: int, back: int) -> None:
+        """Seek back from the ends, where nothing happened to the partitions meanwhile."""
+        self.fetches_until_nothing_is_left(client)
+        for index in list(self.wanted[client]):
+            self.want(client, index, max(0, self.ends[index] - back))
+        self.fetch(client, reads=True)
+
+    @rule(client=clients, index=indexes)
+    def hears_of_records(self, client: int, index: int) -> None:
+        """Have records produced to a partition that had none left."""
+        self.fetches_until_nothing_is_left(client)
+        self.produces(index, 1)
+        self.fetch(client, reads=True)
+
     @rule(client=clients)
     def loses_a_response(self, client: int) -> None:
         self.ask(client)
@@ -168,7 +183,7 @@ class Sessions(RuleBasedStateMachine):
 
 TestSessions = Sessions.TestCase
 TestSessions.settings = settings(
-    max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 40,
+    max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 25,
     stateful_step_count=40,
     deadline=None,
 )

@@ -22,6 +22,8 @@ S = TransactionStatus
 IDS = ("bank", "shop")
 PARTITIONS = tuple(TopicPartition("t", index) for index in range(3))
 TIMEOUT_MS = 60_000
+CURRENT = 1
+"""The number by which `some_producer` returns the one that has the id."""
 FOLLOWS: dict[S, frozenset[S]] = {
     S.EMPTY: frozenset((S.EMPTY, S.ONGOING, S.PREPARE_ABORT)),
     S.ONGOING: frozenset((S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT)),
@@ -79,7 +81,7 @@ class Coordinating(RuleBasedStateMachine):
 
     names = st.sampled_from(IDS)
     number = st.integers(0, 1_000)
-    are_committed = st.sampled_from((True, True, True, None, False))
+    are_committed = st.sampled_from((True,) * 6 + (None, False))
     """Whether the log takes what a request wrote: at once, later, or not."""
 
     # ---- producers
@@ -154,6 +156,34 @@ class Coordinating(RuleBasedStateMachine):
             if one.status in (S.PREPARE_COMMIT, S.PREPARE_ABORT) and is_of_it:
                 return one
         return None
+
+    @rule(
+        name=names,
+        wanted=st.lists(st.sets(st.sampled_from(PARTITIONS), min_size=1), min_size=1, max_size=3),
+        is_commit=st.booleans(),
+        is_ended=st.booleans(),
+    )
+    def runs_a_transaction(
+        self, name: str, wanted: list[set[TopicPartition]], is_commit: bool, is_ended: bool
+    ) -> None:
+        """Have the producer of an id add partitions, and end that if it does not stop there."""
+        self.comes_to_rest()
+        if name not in self.current:
+            self.begins_a_life(name, False, True)
+        for each in wanted:
+            self.adds(name, each, CURRENT, True)
+        if is_ended:
+            self.ends(name, is_commit, CURRENT, True)
+
+    @rule(name=names, is_commit=st.booleans(), number=number)
+    def is_fenced(self, name: str, is_commit: bool, number: int) -> None:
+        """Give an id to a new producer, and let an earlier one try to go on."""
+        for _ in range(2):  # the first may abort what is open
+            self.comes_to_rest()
+            self.begins_a_life(name, False, True)
+        self.adds(name, set(PARTITIONS), CURRENT, True)
+        self.ends(name, is_commit, number * 4, True)
+        self.adds(name, set(PARTITIONS), number * 4, True)
 
     # ---- the log, the markers, time
 
@@ -289,7 +319,7 @@ class Coordinating(RuleBasedStateMachine):
 
 TestCoordinating = Coordinating.TestCase
 TestCoordinating.settings = settings(
-    max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 80,
-    stateful_step_count=50,
+    max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 50,
+    stateful_step_count=40,
     deadline=None,
 )

@@ -5,7 +5,13 @@ from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from ottla.client.fetch.fetched import Fetched
 from ottla.client.fetch.positions import PartitionPlace, Positions
@@ -52,6 +58,11 @@ class Reading(RuleBasedStateMachine):
 
     at = st.sampled_from(PARTITIONS)
     any_number = st.integers(0, 1_000)
+
+    @initialize()
+    def begins(self) -> None:
+        self.assigns(set(PARTITIONS))
+        self.places_all()
 
     # ---- the logs
 
@@ -140,12 +151,58 @@ class Reading(RuleBasedStateMachine):
             )
         self.positions.on_fetched(place, turn, Fetched(at, fetch.offset, fetch.epoch, data))
 
+    @rule(at=at, count=st.integers(1, 5))
+    def reads_ahead(self, at: TopicPartition, count: int) -> None:
+        """Have records fetched that the application did not read yet."""
+        self.ends[at] += count
+        for place in self.positions.fetchable():
+            if place.at == at:
+                self.asked.append(Asked(place, place.turn, place.fetch))
+                self.answers(len(self.asked) - 1, 0, count)
+
+    @rule(at=at, count=st.integers(1, 5))
+    def keeps_what_is_paused(self, at: TopicPartition, count: int) -> None:
+        """Pause a partition that has records, and read the others."""
+        self.reads_ahead(at, count)
+        self.pauses(at, True)
+        self.takes(100)
+        self.takes_batches(100)
+        self.pauses(at, False)
+
+    @rule(at=at)
+    def loses_all_records(self, at: TopicPartition) -> None:
+        """Move a log's start to its end while a fetch is under way."""
+        for place in self.positions.fetchable():
+            if place.at == at:
+                self.asked.append(Asked(place, place.turn, place.fetch))
+                self.ends[at] += 1
+                self.starts[at] = self.ends[at]
+                self.answers(len(self.asked) - 1, 0, 1)
+
     def refuses(self, place: PartitionPlace, turn: int, fetch: OffsetAndEpoch) -> None:
         before = place.position
         self.positions.on_out_of_range(place, turn, self.now_ms)
         if before is not None and place.position is None:
             assert self.due[place.at] == fetch.offset, "a record that was fetched is skipped"
             self.due[place.at] = None
+
+    @rule()
+    def places_all(self) -> None:
+        """Have every look-up answered, the late ones too."""
+        for _ in self.positions.unplaced():
+            self.looks_up(0)
+            self.places(len(self.looked_up) - 1)
+        while self.looked_up:
+            self.places(0)
+
+    @rule(at=at, times=st.permutations((EARLIEST, LATEST)))
+    def changes_its_mind(self, at: TopicPartition, times: list[int]) -> None:
+        """Seek to the other end while the first look-up is under way."""
+        for timestamp in times:
+            self.seeks_to_an_end(at, timestamp)
+            for number, place in enumerate(self.positions.unplaced()):
+                if place.at == at:
+                    self.looks_up(number)
 
     @rule(number=any_number)
     def looks_up(self, number: int) -> None:
@@ -187,7 +244,7 @@ class Reading(RuleBasedStateMachine):
 
 TestReading = Reading.TestCase
 TestReading.settings = settings(
-    max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 80,
+    max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 60,
     stateful_step_count=50,
     deadline=None,
 )

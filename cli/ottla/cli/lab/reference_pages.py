@@ -135,6 +135,13 @@ DEPARTURES = (
         "heartbeat.",
     ),
     (
+        "addresses only in connection quotas",
+        "max.connections.per.ip.overrides and entities of type ip take IP addresses. Kafka also "
+        "takes a name that resolves; every node resolves it once, to the first address that its "
+        "resolver gives, and keeps that for as long as it runs. Here a name is refused "
+        "(INVALID_REQUEST, or the start), as Kafka refuses one that does not resolve.",
+    ),
+    (
         "the size of a fetch under quota",
         "Kafka charges the response's body and its length, here the whole frame is charged, "
         "five bytes more.",
