@@ -8,7 +8,6 @@ snapshot kept.
 import errno
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
@@ -34,7 +33,6 @@ from ottla.raft.effects import (
 )
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
-from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VoterVerdict, judge
 from ottla.raft.voters import VoterSet
 from ottla.storage.append_info import AppendOrigin
@@ -316,10 +314,6 @@ class MetadataLog:
         path = f"{self.directory}/{election_state.QUORUM_STATE_FILE}"
         if self.promises is not None:
             await self.promises.remember(state)
-            if state.standing is Standing.AMNESIAC:
-                with suppress(FileNotFoundError):  # it would say that nothing was forgotten
-                    await self._disk.unlink(path)
-                return False
         data = election_state.encode(state, is_checkpointed=self.promises is not None)
         while True:
             try:

@@ -28,6 +28,12 @@ _NONE = -1
 _CHECKPOINTED = "voterCheckpoint"
 """Field of a file that has a voter checkpoint beside it; Kafka's reader passes over it."""
 
+_STANDING = "voterStanding"
+"""Field of a voter that cannot keep all its promises; Kafka's reader passes over it."""
+
+
+_STANDINGS = [standing.value for standing in Standing]
+
 
 @frozen(kw_only=True)
 class ElectionState:
@@ -37,7 +43,7 @@ class ElectionState:
     leader_id: NodeId | None = None
     voted: ReplicaKey | None = None
     standing: Standing = Standing.FULL
-    """Is kept in the voter checkpoint alone."""
+    """Is a field of `quorum-state` only while it is not FULL."""
 
 
 def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
@@ -55,6 +61,8 @@ def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
     }
     if is_checkpointed:
         fields[_CHECKPOINTED] = 1
+    if state.standing is not Standing.FULL:
+        fields[_STANDING] = state.standing.value
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -68,11 +76,15 @@ def decode(data: bytes) -> ElectionState:
         raise CorruptDataError(f"{QUORUM_STATE_FILE}: data_version is neither 0 nor 1")
     leader_id = _integer(fields, "leaderId")
     voted_id = _integer(fields, "votedId")
+    standing = fields.get(_STANDING, Standing.FULL.value)
+    if standing not in _STANDINGS:
+        raise CorruptDataError(f"{QUORUM_STATE_FILE}: {_STANDING} is {standing!r}")
     directory_id = _uuid(fields.get("votedDirectoryId", _uuid_text(ZERO_UUID)))
     return ElectionState(
         epoch=Epoch(_integer(fields, "leaderEpoch")),
         leader_id=None if leader_id == _NONE else NodeId(leader_id),
         voted=None if voted_id == _NONE else ReplicaKey(NodeId(voted_id), directory_id),
+        standing=Standing(standing),
     )
 
 

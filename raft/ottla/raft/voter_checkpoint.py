@@ -159,18 +159,20 @@ def judge(files: VoterFiles) -> VoterVerdict:
     else:
         election = _with_checkpoint(kept, files, damages, repairs)
     promised = NO_OFFSET if kept is None else max(kept.promised_end, NO_OFFSET)
+    standing = _lowest(kept, state)
     if damages:
         if kept is not None:
             promised = max(promised, kept.flushed.offset)
-        standing = Standing.CATCHING_UP
-        if (kept is None and state is None) or election.standing is Standing.AMNESIAC:
+        if kept is None and state is None:
             standing = Standing.AMNESIAC
-        election = ElectionState(
-            epoch=election.epoch,
-            leader_id=election.leader_id,
-            voted=election.voted,
-            standing=standing,
-        )
+        elif standing is Standing.FULL:
+            standing = Standing.CATCHING_UP
+    election = ElectionState(
+        epoch=election.epoch,
+        leader_id=election.leader_id,
+        voted=election.voted,
+        standing=standing,
+    )
     end = files.end_offset
     flushed = OffsetAndEpoch(end, files.epoch_of(Offset(end - 1)) if end else Epoch(0))
     return VoterVerdict(
@@ -179,6 +181,16 @@ def judge(files: VoterFiles) -> VoterVerdict:
         repairs=tuple(repairs),
         is_state_stale=bool(damages or repairs or not files.is_checkpoint_expected),
     )
+
+
+def _lowest(kept: VoterCheckpoint | None, state: ElectionState | None) -> Standing:
+    """Return the lower standing of the two files: one of them may be older."""
+    found = [Standing.FULL.value]
+    if kept is not None:
+        found.append(kept.election.standing.value)
+    if state is not None:
+        found.append(state.standing.value)
+    return Standing(max(found))
 
 
 def _without_checkpoint(files: VoterFiles, damages: list[str]) -> ElectionState:
@@ -213,12 +225,7 @@ def _with_checkpoint(
     _compare_log(kept.flushed, files, damages)
     if is_later:
         assert state is not None
-        return ElectionState(
-            epoch=state.epoch,
-            leader_id=state.leader_id,
-            voted=state.voted,
-            standing=election.standing,
-        )
+        return state
     return election
 
 

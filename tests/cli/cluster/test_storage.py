@@ -119,3 +119,38 @@ def test_a_user_that_cannot_be_is_refused_without_the_password(text: str, senten
         first_credential(text)
     assert str(caught.value).startswith(f"--add-scram: {sentence}")
     assert "hush" not in str(caught.value)
+
+
+def test_a_loss_is_shown_and_accepted_by_decision_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert formatted(tmp_path, 101) == 0
+    config = str(tmp_path / "controller.properties")
+    assert run(["storage", "accept-loss", "--config", config]) == 0
+    assert "nothing is lost" in capsys.readouterr().out
+    for name in ("quorum-state", "voter-checkpoint"):
+        (tmp_path / "metadata" / "__cluster_metadata-0" / name).unlink()
+
+    assert run(["storage", "accept-loss", "--config", config]) == 0
+    shown = capsys.readouterr()
+    assert run(["storage", "accept-loss", "--config", config, "--yes"]) == 0
+    done = capsys.readouterr()
+    assert run(["storage", "accept-loss", "--config", config]) == 0
+
+    assert "quorum-state and voter-checkpoint are gone or damaged" in shown.out
+    assert "nothing was changed; --yes accepts the loss" in shown.err
+    assert "what is missing is lost for good" in done.out
+    assert "nothing is lost" in capsys.readouterr().out
+
+
+def test_a_loss_is_not_accepted_of_a_directory_that_is_not_formatted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "controller.properties").write_text(
+        f"node.id=101\nmetadata.log.dir={tmp_path}/metadata\ncontroller.quorum.voters={VOTERS}\n"
+    )
+    config = str(tmp_path / "controller.properties")
+    (tmp_path / "metadata").mkdir()
+
+    assert run(["storage", "accept-loss", "--config", config]) == 1
+    assert "is not formatted" in capsys.readouterr().err

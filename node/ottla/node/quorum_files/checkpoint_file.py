@@ -59,17 +59,18 @@ async def epoch_max(disk: Disk, directory: str) -> Epoch:
 
     A lone voter's first entry of an epoch may be written just before the epoch itself is.
     """
-    known: list[int] = []
+    known: list[ElectionState] = []
     with suppress(FileNotFoundError):
         slot = decode_file(await disk.read_file(f"{directory}/{VOTER_CHECKPOINT_FILE}"))
-        if slot is not None and slot.checkpoint.election.standing is Standing.AMNESIAC:
-            return EPOCH_MAX
         if slot is not None:
-            known.append(slot.checkpoint.election.epoch)
+            known.append(slot.checkpoint.election)
     with suppress(FileNotFoundError, CorruptDataError):
-        state = election_state.decode(await disk.read_file(f"{directory}/{QUORUM_STATE_FILE}"))
-        known.append(state.epoch)
-    return Epoch(max(known) + 1) if known else EPOCH_MAX
+        known.append(
+            election_state.decode(await disk.read_file(f"{directory}/{QUORUM_STATE_FILE}"))
+        )
+    if not known or any(each.standing is Standing.AMNESIAC for each in known):
+        return EPOCH_MAX
+    return Epoch(max(each.epoch for each in known) + 1)
 
 
 async def create_checkpoint(

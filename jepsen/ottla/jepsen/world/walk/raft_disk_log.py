@@ -347,6 +347,8 @@ class DiskLog:
 
     def _hurt(self, name: str, *, is_whole: bool = False, is_flipped: bool = True) -> None:
         """Remove, empty, halve or flip a file; with `is_whole` leave nothing that can be read."""
+        if not self.disk.exists(f"{DIRECTORY}/{name}"):
+            return  # one that has forgotten its vote keeps no quorum-state
         data = bytearray(run_through(self.disk.read_file(f"{DIRECTORY}/{name}")))
         match self.rng.below(2 if is_whole else 3 + is_flipped):
             case 0:
