@@ -13,6 +13,7 @@ GATED = (
     ("walk", "raft", SEEDS, 2_000),
     ("walk", "raft-forged", SEEDS, 2_000),
     ("walk", "raft-disk", SEEDS, 2_000),
+    ("walk", "raft-damaged", SEEDS, 2_000),
     ("walk", "replication", SEEDS, 2_000),
     ("walk", "replication-forged", SEEDS, 2_000),
     ("walk", "controller", SEEDS, 2_000),

@@ -133,6 +133,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "names": "ottla.jepsen.world.whole.whole_cluster:NamesOfCluster",
         "moves": "ottla.jepsen.world.whole.whole_cluster:MovesOfCluster",
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
+        "damaged-quorum": "ottla.jepsen.world.whole.whole_cluster:DamagedQuorumOfCluster",
         "compaction": "ottla.jepsen.world.whole.compaction:CompactionOfLogs",
         "compacted": "ottla.jepsen.world.whole.whole_cluster:CompactedLogsOfCluster",
         "encrypted": "ottla.jepsen.world.whole.whole_cluster:EncryptedCluster",

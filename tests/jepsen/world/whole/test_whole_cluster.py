@@ -36,6 +36,13 @@ def test_a_cluster_whose_logs_are_compacted_all_the_time_keeps_its_promises(expl
     assert outcome.rare["a consumer passes over what was compacted"] > 0
 
 
+def test_controllers_whose_files_are_damaged_one_at_a_time_lose_nothing(explored: Any) -> None:
+    outcome = run(1, subject="damaged-quorum")
+    explored("C damaged quorum", outcome)
+    assert outcome.violation is None
+    assert outcome.figures["damaged controllers"] > 0
+
+
 def test_replicas_that_move_under_a_throttle_lose_nothing(explored: Any) -> None:
     outcomes = [run(seed, subject="throttled") for seed in (8, 12)]
     for outcome in outcomes:

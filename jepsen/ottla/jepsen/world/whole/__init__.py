@@ -27,6 +27,7 @@ transactions.py   the subjects whose clients write in transactions
 coordinator_deaths.py      brokers that die while they end a transaction
 transactional_workload.py  these clients
 transactional_life.py      one producer of them, and what is noted of it
+quorum_damages.py  files of a stopped controller that are damaged
 rebirth.py        topics that are made again under their name, settings that change meanwhile
 calm.py           demands that count only while nothing else is wrong
 compaction.py     log managers alone, whose logs are compacted all the time

@@ -20,6 +20,7 @@ from ottla.jepsen.world.whole.coordinator_deaths import CoordinatorDeaths
 from ottla.jepsen.world.whole.disk_troubles import DiskTroubles
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
+from ottla.jepsen.world.whole.quorum_damages import QuorumDamages
 from ottla.jepsen.world.whole.reassignments import Reassignments
 from ottla.jepsen.world.whole.rebirth import Rebirths
 from ottla.jepsen.world.whole.strangers import CertificateChanges, Strangers
@@ -121,6 +122,7 @@ class WorldNemesis:
         asked_for: dict[str, Fault] = {
             "moved replicas": disks.move_replicas,
             "reassignment": Reassignments(chance, rare, self.counts, cluster, workload).reassign,
+            **self._quorum_faults(),
             **self._coordinator_faults(),
             **self._encryption_faults(),
         }
@@ -296,6 +298,12 @@ class WorldNemesis:
                     self.counts["power cuts"] += 1
                     machine.cut_power()
                     nursery.start_soon(self._start_later, machine)
+
+    def _quorum_faults(self) -> dict[str, Fault]:
+        damages = QuorumDamages(
+            self._chance, self._rare, self.counts, self._cluster, wait=self._wait
+        )
+        return {"damaged controller": damages.damage}
 
     # ---- network and disks
 

@@ -141,6 +141,17 @@ class DisksOfCluster(WholeCluster):
     )
 
 
+class DamagedQuorumOfCluster(WholeCluster):
+    """Whole nodes and clients, and controllers whose files are damaged while they are down."""
+
+    subject = "damaged-quorum"
+    budget = 25_000
+    is_light = True
+    only = (*("damaged controller",) * 4, "kill", "kill many", "power of all", "partition")
+    controller_counts = (3, 3, 5)
+    required = ("a controller follows without a vote",)
+
+
 class NamesOfCluster(WholeCluster):
     """Whole nodes and clients, and topics whose names live on while they die."""
 
