@@ -208,9 +208,6 @@ class StartFindings:
             home = homes[0]
         elif not self._is_every_directory_live:
             return None
-        for directory in self._directories:
-            if partition in directory.unnamed:
-                return self._loss(directory, partition, topic_id, LossKind.UNREADABLE)
         known = self._promise(partition, topic_id)
         promise = LogPromise(
             high_watermark=known.high_watermark,
@@ -221,7 +218,12 @@ class StartFindings:
         kind = kind_of_absence(
             promise, was_clean=home.was_clean, has_whole_checkpoints=home.has_whole_checkpoints
         )
-        return None if kind is None else self._loss(home, partition, topic_id, kind)
+        if kind is None:
+            return None
+        for directory in self._directories:
+            if partition in directory.unnamed:
+                return self._loss(directory, partition, topic_id, LossKind.UNREADABLE)
+        return self._loss(home, partition, topic_id, kind)
 
     def _loss(
         self,
