@@ -278,7 +278,7 @@ async def test_a_log_in_another_directory_is_not_missing(autojump_clock: MockClo
         assert not logs.losses
 
 
-async def test_a_log_in_a_directory_that_is_not_here_is_not_missing(
+async def test_a_log_in_a_directory_that_was_replaced_is_missing(
     autojump_clock: MockClock,
 ) -> None:
     disk = await written_disk(is_clean=True)

@@ -203,8 +203,11 @@ class StartFindings:
         home = self._directories[0]
         if placement.directory_id is not None:
             homes = [at for at in self._directories if at.directory_id == placement.directory_id]
+            if not homes and not self._is_every_directory_live:
+                return None  # it may lie in a directory that failed
             if not homes:
-                return None  # it may lie in a directory that is not here
+                cause = f"log directory {placement.directory_id} is not one of log.dirs any longer"
+                return self._loss(home, partition, topic_id, LossKind.MISSING, cause)
             home = homes[0]
         elif not self._is_every_directory_live:
             return None

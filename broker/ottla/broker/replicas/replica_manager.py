@@ -483,7 +483,8 @@ class ReplicaManager:
                     topic_id=found.topic_id,
                     partition=TopicPartition(image.topics[found.topic_id].name, found.partition),
                     directory_id=_assigned_directory_of(state, self._local_id),
-                    is_counted_on=not is_new and self._local_id in (*state.isr, *state.elr),
+                    is_counted_on=not is_new
+                    and self._local_id in (*state.isr, *state.elr, *state.last_known_elr),
                 )
             )
             if count % APPLIED_PER_TURN == 0:
@@ -549,8 +550,11 @@ def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
     """Return whether a replica is new: no record can be in it.
 
     No directory was reported for it yet, or its partition is as it was made.  One that merely
-    fell out of sync is not: an unclean election may still want what it has.
+    fell out of sync is not: an unclean election may still want what it has.  A replica that lost
+    its log is filled again: the controller knows that it lacks records, and elects it last.
     """
+    if replica in state.lost:
+        return True
     if _assigned_directory_of(state, replica) is None:
         return True
     return state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH
