@@ -139,7 +139,7 @@ class LossBench:
         Then no replica is known to have everything (KIP-966), and the last leader has not.
         """
         if how == "killed":
-            self.cluster.ottla("topic", "elect", "--unclean", *DAMAGES)
+            self.cluster.ottla("topic", "elect", "--unclean", "--yes", *DAMAGES)
         self.cluster.wait_healthy(120)
 
     def missing(self) -> dict[str, list[int]]:

@@ -284,7 +284,8 @@ async def test_a_log_in_a_directory_that_was_replaced_is_missing(
     disk = await written_disk(is_clean=True)
     await remove_directory(disk)
     async with started(disk, COUNTED_ON._replace(directory_id=UUID(int=999))) as logs:
-        assert not logs.losses
+        assert logs.losses[KEY].kind is LossKind.MISSING
+        assert "not one of log.dirs" in logs.losses[KEY].reason
 
 
 async def test_a_restored_directory_makes_up_for_its_loss(autojump_clock: MockClock) -> None:

@@ -16,7 +16,12 @@ from ottla.broker.broker_core import BROKER_API_KEYS, BrokerCore, ReplicaPorts
 from ottla.broker.cluster.alter_certificates_driver import AlterCertificates
 from ottla.broker.cluster.assignments_driver import Assignments
 from ottla.broker.cluster.cleaner_api import CleanLogsApi, DescribeCleanerApi, refused_cleaning
-from ottla.broker.cluster.describe_node import DescribeNodeApi, offline_problems, recovery_of
+from ottla.broker.cluster.describe_node import (
+    DescribeNodeApi,
+    offline_problems,
+    recovery_of,
+    replica_report,
+)
 from ottla.broker.cluster.drain_api import DrainApi, refused_drain
 from ottla.broker.cluster.dynamic_settings import (
     CLEANER_SETTINGS,
@@ -88,7 +93,6 @@ from ottla.wire.apis import CLEAN_LOGS, DESCRIBE_CLEANER, DRAIN_BROKER
 
 PLACED_POLL_S = 0.1
 """How often it is looked whether the metadata knows where a replica lies that moves."""
-
 MACHINE_ID_FILE = Path("/etc/machine-id")
 
 logger = logging.getLogger("ottla.broker")
@@ -399,8 +403,7 @@ class Broker:
             lambda partition: self._replicas.log_config_of(image, partition),
             await self._replicas.placements_of(image),
         )
-        registration = self._registration()
-        lost = set(self.logs.losses)
+        registration, lost = self._registration(), set(self.logs.losses)
         broker_epoch = await self.lifecycle.register(name_lost_replicas(registration, lost))
         nursery.start_soon(self.lifecycle.run)
         nursery.start_soon(keep_running, "attendance", self.lifecycle.attendance.run, self.errors)
@@ -450,6 +453,7 @@ class Broker:
                 recovery=lambda: recovery_of(self.logs.directories),
                 problems=self._problems,
                 directories=self._rooms,
+                replica_of=partial(replica_report, self.logs),
                 metric_sources=(
                     lambda: self.server.metrics,
                     lambda: self.core.authenticators.metrics,

@@ -264,7 +264,9 @@ class StartFindings:
             kind=loss.kind,
             promised_end_offset=promised,
             found_end_offset=end_offset,
-            reason=reason_of(loss.partition, loss.kind, promised, end_offset),
+            reason=again.reason
+            if again is not None and again.kind is loss.kind
+            else reason_of(loss.partition, loss.kind, promised, end_offset),
         )
 
 

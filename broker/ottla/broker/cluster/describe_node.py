@@ -2,24 +2,31 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from ottla.broker.network.dispatch import RequestContext
-from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
 from ottla.storage.disk_room import RoomReport
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_losses import LogLoss
+from ottla.storage.log_manager_driver import LogManager
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
     NodeDirectory,
     NodeMetric,
+    NodeReplica,
     RecoveringLogDir,
 )
 
 PROBLEMS_MAX = 100
 """A broker with ten thousand offline partitions need not name them all."""
 
+
+REPLICAS_MAX = 1_000
+"""Replicas described in one response; a client that wants more asks again."""
 
 NAMES_SHOWN = 3
 
@@ -85,12 +92,14 @@ class DescribeNodeApi:
         problems: Callable[[], Iterable[str]],
         metric_sources: Iterable[Callable[[], Mapping[str, float]]],
         directories: Callable[[], Iterable[RoomReport]] = tuple,
+        replica_of: Callable[[TopicPartition], NodeReplica | None] = lambda partition: None,
     ) -> None:
         self._node_id = node_id
         self._state = state
         self._recovery = recovery
         self._problems = problems
         self._directories = directories
+        self._replica_of = replica_of
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
@@ -116,7 +125,41 @@ class DescribeNodeApi:
                 for room in rooms
                 if room.space is not None
             ],
+            replicas=list(islice(self._replicas(request), REPLICAS_MAX)),
             metrics=[
                 NodeMetric(name=name, value=float(value)) for name, value in sorted(metrics.items())
             ],
         )
+
+    def _replicas(self, request: DescribeNodeRequest) -> Iterator[NodeReplica]:
+        """Yield the replicas that were asked for and have a log here."""
+        wanted = (
+            TopicPartition(topic.topic, index)
+            for topic in request.replicas
+            for index in topic.partitions
+        )
+        for partition in islice(wanted, REPLICAS_MAX):
+            found = self._replica_of(partition)
+            if found is not None:
+                yield found
+
+
+def replica_report(logs: LogManager, at: TopicPartition) -> NodeReplica | None:
+    """Return how far a replica's log goes, and what it lacks; None if it has no log here."""
+    try:
+        log = logs.get(at)
+    except RefusedError:
+        return None
+    if log is None or log.topic_id is None:
+        return None
+    loss = logs.losses.get(TopicIdPartition(log.topic_id, at.partition))
+    promised = None if loss is None else loss.promised_end_offset
+    return NodeReplica(
+        topic=at.topic,
+        partition=at.partition,
+        last_epoch=log.last_epoch,
+        end_offset=log.end_offset,
+        high_watermark=log.high_watermark,
+        promised_end_offset=-1 if promised is None else promised,
+        loss=None if loss is None else loss.reason,
+    )

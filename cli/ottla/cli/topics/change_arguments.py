@@ -44,7 +44,13 @@ def configure_changes(verbs: Any) -> list[argparse.ArgumentParser]:
     elect_.add_argument(
         "--unclean",
         action="store_true",
-        help="elect any live replica where there is no leader; acknowledged records may be lost",
+        help="elect the replica that lacks least where there is no leader, and show what each "
+        "candidate lacks; acknowledged records may be lost",
+    )
+    elect_.add_argument(
+        "--yes",
+        action="store_true",
+        help="hold the unclean election (default: show the candidates)",
     )
     add_dry_run_argument(elect_)
     return [alter_, add, trim_, elect_]

@@ -2,9 +2,9 @@
 
 import argparse
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.cli.common import counted
+from ottla.cli.common import counted, table
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import note
 from ottla.cli.times import parse_time
@@ -16,6 +16,7 @@ from ottla.cli.topics.config_changes import (
     settings_of,
 )
 from ottla.cli.topics.offsets import offsets_at
+from ottla.cli.topics.unclean_candidates import COLUMNS, Candidate, best_first, candidates_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry
 from ottla.client.network.cluster import raise_for
@@ -158,8 +159,21 @@ async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
         due = [row for row in rows if _needs_election(row, arguments.unclean)]
         if due:
             wanted[name] = due
-    if wanted and not arguments.dry_run:
-        refusals = await _elect(admin, wanted, is_unclean=arguments.unclean)
+    is_held = bool(wanted) and not arguments.dry_run
+    if wanted and arguments.unclean:
+        candidates = await candidates_of(admin, _replicas(wanted))
+        note(table(COLUMNS, [one.row() for one in candidates]))
+        is_held = is_held and arguments.yes
+        if not is_held:
+            note(
+                f"nothing was changed; 'ottla topic elect --unclean {' '.join(wanted)} --yes' "
+                "elects the candidate that lacks least, and the others cut their logs to it"
+            )
+            return 0
+        refusals = await _elect_best(admin, wanted, candidates)
+        leaders = await _leaders(admin, wanted)
+    elif is_held:
+        refusals = await _elect(admin, wanted, is_unclean=False)
         leaders = await _leaders(admin, wanted)
     else:
         refusals, leaders = {}, {}
@@ -178,6 +192,42 @@ async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
     if not wanted:
         note("no election is needed")
     return 0
+
+
+def _replicas(
+    wanted: dict[str, list[MetadataResponsePartition]],
+) -> dict[TopicPartition, list[int]]:
+    return {
+        TopicPartition(name, row.partition_index): list(row.replica_nodes)
+        for name, rows in wanted.items()
+        for row in rows
+    }
+
+
+async def _elect_best(
+    admin: Admin,
+    wanted: dict[str, list[MetadataResponsePartition]],
+    candidates: Sequence[Candidate],
+) -> dict[TopicPartition, RefusedError]:
+    """Elect the candidate of each partition that lacks least.
+
+    The controller takes the first live replica, so the best one is put first and put back after.
+    """
+    replicas = _replicas(wanted)
+    orders = best_first(candidates, replicas)
+    refused = {at for at, why in (await _reorder(admin, orders)).items() if why is not None}
+    for at in refused:
+        note(f"{at}: its replicas could not be put in another order; the first live one is elected")
+    try:
+        return await _elect(admin, wanted, is_unclean=True)
+    finally:
+        await _reorder(admin, {at: replicas[at] for at in orders if at not in refused})
+
+
+async def _reorder(
+    admin: Admin, orders: Mapping[TopicPartition, Sequence[int]]
+) -> Mapping[TopicPartition, RefusedError | None]:
+    return await admin.try_alter_reassignments(orders) if orders else {}
 
 
 async def _elect(

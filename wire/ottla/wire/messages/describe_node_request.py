@@ -3,12 +3,37 @@
 Generated from schemas/describe_node.schema; never edited.
 """
 
-from ottla.wire.codec_types import Message
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct
+
+
+class WantedReplicas(Struct):
+    __slots__ = (
+        "topic",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: list[int] = EMPTY,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class DescribeNodeRequest(Message):
-    __slots__ = ()
+    __slots__ = ("replicas",)
     API_KEY = 20000
     VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_node"
+
+    def __init__(
+        self,
+        *,
+        replicas: list[WantedReplicas] = EMPTY,
+    ) -> None:
+        self.replicas = [] if replicas is EMPTY else replicas

@@ -71,6 +71,37 @@ class NodeDirectory(Struct):
         self.usable_bytes = usable_bytes
 
 
+class NodeReplica(Struct):
+    __slots__ = (
+        "topic",
+        "partition",
+        "last_epoch",
+        "end_offset",
+        "high_watermark",
+        "promised_end_offset",
+        "loss",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partition: int = 0,
+        last_epoch: int = 0,
+        end_offset: int = 0,
+        high_watermark: int = 0,
+        promised_end_offset: int = -1,
+        loss: str | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.last_epoch = last_epoch
+        self.end_offset = end_offset
+        self.high_watermark = high_watermark
+        self.promised_end_offset = promised_end_offset
+        self.loss = loss
+
+
 class DescribeNodeResponse(Message):
     __slots__ = (
         "throttle_time_ms",
@@ -83,6 +114,7 @@ class DescribeNodeResponse(Message):
         "problems",
         "warnings",
         "directories",
+        "replicas",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -102,6 +134,7 @@ class DescribeNodeResponse(Message):
         problems: list[str] = EMPTY,
         warnings: list[str] = EMPTY,
         directories: list[NodeDirectory] = EMPTY,
+        replicas: list[NodeReplica] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -113,3 +146,4 @@ class DescribeNodeResponse(Message):
         self.problems = [] if problems is EMPTY else problems
         self.warnings = [] if warnings is EMPTY else warnings
         self.directories = [] if directories is EMPTY else directories
+        self.replicas = [] if replicas is EMPTY else replicas
