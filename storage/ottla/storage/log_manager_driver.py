@@ -549,15 +549,20 @@ class LogManager:
         async def close(waiting: Iterator[tuple[TopicPartition, Log]]) -> None:
             nonlocal is_clean
             for partition, log in waiting:
+                is_closed = True
                 try:
                     await log.close()
                 except RefusedError as error:
                     _LOGGER.error("%s could not be closed: %s", partition, error.message)
                     log.abandon()  # a deleted file takes space while it is open
-                    is_clean = False
+                    is_clean = is_closed = False
                 await wait_until_idle(log)
                 for name in CHECKPOINTS:
                     lines[name].update(lines_of(name, [(partition, log)]))
+                if is_closed and log.topic_id is not None:
+                    # Exact, as in Kafka: a log that ends below it when it is opened lost records.
+                    end = CheckpointLine(log.topic_id, log.end_offset)
+                    lines[RECOVERY_POINT_FILE][partition] = end
                 self.displace(partition)
                 await trio.lowlevel.checkpoint()
 

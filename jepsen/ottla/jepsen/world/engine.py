@@ -131,6 +131,7 @@ ENGINES: dict[str, dict[str, str]] = {
     "whole": {
         "cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster",
         "names": "ottla.jepsen.world.whole.whole_cluster:NamesOfCluster",
+        "losses": "ottla.jepsen.world.whole.whole_cluster:LossesOfCluster",
         "moves": "ottla.jepsen.world.whole.whole_cluster:MovesOfCluster",
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
         "damaged-quorum": "ottla.jepsen.world.whole.whole_cluster:DamagedQuorumOfCluster",

@@ -9,6 +9,7 @@ from ottla.controller.partition_change import Rules
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.image import PartitionState
 from ottla.model.ids import NodeId
+from ottla.storage import log_losses
 
 
 def _register_without_losses() -> Any:
@@ -44,6 +45,15 @@ def _keep_lost_as_last_known() -> Iterator[None]:
 
     with patched(partition_change, _last_known=last_known):
         yield
+
+
+def _see_no_shortfall() -> Any:
+    """What was there before: the high watermark is cut to the end of the log in silence."""
+    return patched(log_losses, kind_of_shortfall=lambda promise, *, end_offset: None)
+
+
+def _see_no_absence() -> Any:
+    return patched(log_losses, kind_of_absence=lambda promise, **known: None)
 
 
 def _row(name: str, sentence: str, plant: Plant, seed_count: int) -> Mutant:
@@ -84,5 +94,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "a lost replica stays the last known leader, which is elected alone",
         _keep_lost_as_last_known,
         2_000,
+    ),
+    Mutant(
+        name="loss-truncated-unseen",
+        sentence="a log that ends below its checkpoints is taken for whole",
+        engine="whole",
+        subject="losses",
+        plant=_see_no_shortfall,
+        seed_count=20,
+    ),
+    Mutant(
+        name="loss-missing-unseen",
+        sentence="a log that is gone is made again, empty, and taken for whole",
+        engine="whole",
+        subject="losses",
+        plant=_see_no_absence,
+        seed_count=20,
     ),
 )

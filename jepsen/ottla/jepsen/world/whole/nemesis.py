@@ -17,6 +17,7 @@ from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.coordinator_deaths import CoordinatorDeaths
+from ottla.jepsen.world.whole.disk_losses import DiskLosses
 from ottla.jepsen.world.whole.disk_troubles import DiskTroubles
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
@@ -121,6 +122,9 @@ class WorldNemesis:
             self._faults += [(name, fault)] * weight
         asked_for: dict[str, Fault] = {
             "moved replicas": disks.move_replicas,
+            "disk loss": DiskLosses(
+                chance, rare, self.counts, cluster, mercy=self._mercy, wait=self._wait
+            ).lose,
             "reassignment": Reassignments(chance, rare, self.counts, cluster, workload).reassign,
             **self._quorum_faults(),
             **self._coordinator_faults(),

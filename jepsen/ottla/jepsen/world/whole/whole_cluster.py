@@ -173,6 +173,23 @@ class NamesOfCluster(WholeCluster):
     )
 
 
+class LossesOfCluster(WholeCluster):
+    """Whole nodes and clients, and disks that hold less than was promised."""
+
+    subject = "losses"
+    budget = 25_000
+    is_light = True
+    only = (*("disk loss",) * 5, "restart", "breaks", "slow link")
+    directory_counts = (1, 2)
+    required = (
+        "a disk holds less than was promised",
+        "the last broker that stopped loses and starts first",
+        "a replica is damaged: removed",
+        "a replica is damaged: no topic id",
+        "a replica is damaged: cut",
+    )
+
+
 class MovesOfCluster(WholeCluster):
     """Whole nodes and clients, and replicas that move while nodes, disks and topics die."""
 
