@@ -71,7 +71,7 @@ _ottla_row() {
       argument='@topics' ;;
     'topic elect')
       verbs=''
-      options='-h --help -p --partition --unclean --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help -p --partition --unclean --yes --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='-p= --partition= --bootstrap-server= --bootstrap= --dir=@dir --profile=@topics --command-config=@file --format=table|json'
       argument='@topics' ;;
     'topic reassign')

@@ -89,7 +89,7 @@ function __ottla_row
         case 'topic elect'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '-p' '--partition' '--unclean' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '-p' '--partition' '--unclean' '--yes' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '-p=' '--partition=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'topic reassign'

@@ -72,7 +72,7 @@ _ottla_row() {
       ottla_argument='@topics' ;;
     'topic elect')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '-p' '--partition' '--unclean' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '-p' '--partition' '--unclean' '--yes' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('-p=' '--partition=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'topic reassign')

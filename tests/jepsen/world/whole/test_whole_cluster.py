@@ -8,7 +8,7 @@ import pytest
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, make_engine
 from ottla.jepsen.world.whole.encryption import encryption_chance
-from ottla.jepsen.world.whole.whole_cluster import EncryptedCluster
+from ottla.jepsen.world.whole.whole_cluster import EncryptedCluster, LossesOfCluster
 
 BUDGET = 6_000
 SEEDS = (1, 2, 3)
@@ -51,6 +51,17 @@ def test_replicas_that_move_under_a_throttle_lose_nothing(explored: Any) -> None
     assert sum(outcome.figures["reassignments"] for outcome in outcomes) > 0
     waits = ("a leader has given as much as it may", "a follower has fetched as much as it may")
     assert sum(outcome.rare.get(wait, 0) for outcome in outcomes for wait in waits) > 0
+
+
+@pytest.mark.parametrize("seed", (0, 10))
+def test_replicas_whose_files_are_taken_are_found_and_filled_again(
+    explored: Any, seed: int
+) -> None:
+    outcome = run(seed, LossesOfCluster.budget, "losses")
+    explored("whole losses", outcome)
+
+    assert outcome.violation is None
+    assert outcome.figures["losses"]
 
 
 def test_acknowledged_entries_stay_whatever_goes_wrong(explored: Any) -> None:

@@ -1,5 +1,6 @@
-"""Disks that are full, and bytes that are not what was written."""
+"""Disks that are full, files that are gone, and bytes that are not what was written."""
 
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -97,6 +98,56 @@ class Flip(Nemesis):
             self._damaged.add(path.parent)
             flipped.append({"file": f"{path.parent.name}/{path.name}", "bit": bit})
         return flipped
+
+
+class LostFiles(Nemesis):
+    """Files of one broker's replicas are removed or cut while it is down.
+
+    The start finds that, names the replicas when it registers, and whole ones fill them again: no
+    operator has to do anything.
+    """
+
+    name = "lost-files"
+
+    async def hurt(self, rng: Random) -> Told:
+        """Choose a broker, stop it, take files from its disk, start it."""
+        atlas = self.cluster.atlas
+        brokers = [node for node in atlas.free() if node in self.cluster.brokers]
+        (victim,) = self.choose(brokers, rng, (1,)) or (None,)
+        if victim is None:
+            return {}
+        if await atlas.why_not_corrupt(victim):
+            self.let_go()
+            return {}
+        with suppress(NodeError):  # that it hung is noted with the node
+            await victim.stop()
+        taken = await trio.to_thread.run_sync(take_files, victim.disk.data, rng)
+        victim.start()
+        return {"nodes": [victim.name], "taken": taken}
+
+    async def mend(self) -> Told:
+        """Start the broker again where it ended."""
+        return await self.start_again()
+
+
+def take_files(data: Path, rng: Random) -> list[Told]:
+    """Remove replicas below a directory, or cut their last segment; return what was done."""
+    logs: dict[Path, Path] = {}
+    for path in sorted(data.glob("**/*.log")):
+        is_replica = not path.parent.name.startswith("__cluster") and "." not in path.parent.name
+        if is_replica and path.stat().st_size:
+            logs[path.parent] = path
+    taken: list[Told] = []
+    for directory, log in logs.items():
+        kind = rng.choice(("none", "removed", "halved", "emptied"))
+        if kind == "removed":
+            shutil.rmtree(directory)
+        elif kind != "none":
+            size = log.stat().st_size // 2 if kind == "halved" else 0
+            os.truncate(log, size)
+        if kind != "none":
+            taken.append({"replica": directory.name, "how": kind})
+    return taken
 
 
 def _bits(path: Path) -> list[range]:

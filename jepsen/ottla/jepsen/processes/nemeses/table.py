@@ -7,7 +7,7 @@ from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses import partitions
 from ottla.jepsen.processes.nemeses.clock import ClockNemesis
-from ottla.jepsen.processes.nemeses.damage import Flip, FullDisk
+from ottla.jepsen.processes.nemeses.damage import Flip, FullDisk, LostFiles
 from ottla.jepsen.processes.nemeses.endings import Kill, KillAll, Pause, RollingRestart
 from ottla.jepsen.processes.nemeses.links import Loss, Reset, Slow
 from ottla.jepsen.processes.nemeses.mixer import Mixer
@@ -27,10 +27,11 @@ KINDS: tuple[type[Nemesis], ...] = (
     PowerCutAll,
     FullDisk,
     Flip,
+    LostFiles,
     RollingRestart,
 )
 
-UNMIXED = frozenset({Flip.name, RollingRestart.name})
+UNMIXED = frozenset({Flip.name, LostFiles.name, RollingRestart.name})
 """An operator is at work in these, who waits until all is well before he goes on."""
 
 
