@@ -16,7 +16,7 @@ from ottla.cli.topics.config_changes import (
     settings_of,
 )
 from ottla.cli.topics.offsets import offsets_at
-from ottla.cli.topics.unclean_candidates import COLUMNS, Candidate, best_first, candidates_of
+from ottla.cli.topics.unclean_candidates import COLUMNS, UncleanCandidate, best_first, candidates_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry
 from ottla.client.network.cluster import raise_for
@@ -207,7 +207,7 @@ def _replicas(
 async def _elect_best(
     admin: Admin,
     wanted: dict[str, list[MetadataResponsePartition]],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[UncleanCandidate],
 ) -> dict[TopicPartition, RefusedError]:
     """Elect the candidate of each partition that lacks least.
 

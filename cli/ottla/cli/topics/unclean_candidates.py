@@ -16,7 +16,7 @@ ANSWER_TIMEOUT_S = 5.0
 REPLICAS_PER_REQUEST = 500
 
 
-class Candidate(NamedTuple):
+class UncleanCandidate(NamedTuple):
     """One replica of a partition without a leader."""
 
     partition: TopicPartition
@@ -72,7 +72,7 @@ COLUMNS = (
 
 async def candidates_of(
     admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]
-) -> list[Candidate]:
+) -> list[UncleanCandidate]:
     """Ask the brokers of each partition's replicas; return them in the partitions' order.
 
     A broker that does not answer within five seconds is a candidate of which nothing is known.
@@ -103,14 +103,14 @@ async def candidates_of(
         for broker in wanted:
             nursery.start_soon(ask, broker)
     return [
-        Candidate(at, broker, found.get((at, broker)))
+        UncleanCandidate(at, broker, found.get((at, broker)))
         for at, brokers in replicas.items()
         for broker in brokers
     ]
 
 
 def best_first(
-    candidates: Sequence[Candidate], replicas: Mapping[TopicPartition, Sequence[int]]
+    candidates: Sequence[UncleanCandidate], replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, list[int]]:
     """Return the order of replicas with the best candidate first, where it is another one.
 

@@ -122,9 +122,7 @@ class WorldNemesis:
             self._faults += [(name, fault)] * weight
         asked_for: dict[str, Fault] = {
             "moved replicas": disks.move_replicas,
-            "disk loss": DiskLosses(
-                chance, rare, self.counts, cluster, mercy=self._mercy, wait=self._wait
-            ).lose,
+            "disk loss": self._disk_losses().lose,
             "reassignment": Reassignments(chance, rare, self.counts, cluster, workload).reassign,
             **self._quorum_faults(),
             **self._coordinator_faults(),
@@ -133,6 +131,16 @@ class WorldNemesis:
         # No chance is asked about these, lest the runs of all other subjects' seeds change.
         for name, fault in asked_for.items():
             self._faults += [(name, fault)] * (only.count(name) if only else name in ENCRYPTED)
+
+    def _disk_losses(self) -> DiskLosses:
+        return DiskLosses(
+            self._chance,
+            self._rare,
+            self.counts,
+            self._cluster,
+            mercy=self._mercy,
+            wait=self._wait,
+        )
 
     def _encryption_faults(self) -> dict[str, Fault]:
         if self._cluster.world.encryption is None:
