@@ -145,10 +145,10 @@ def test_an_offset_out_of_range_first_drops_the_epoch_then_resets() -> None:
     positions.seek(A, Offset(10), EPOCH)
     place = positions.place(A)
 
-    positions.on_out_of_range(place, place.turn, NOW_MS)
+    positions.on_out_of_range(place, place.turn, place.fetch.offset, NOW_MS)
     assert place.fetch == at(10, -1)
     assert place.position == at(10, EPOCH)
-    positions.on_out_of_range(place, place.turn, NOW_MS)
+    positions.on_out_of_range(place, place.turn, place.fetch.offset, NOW_MS)
 
     assert place.position is None
     assert positions.reset_of(place) == LATEST
@@ -161,7 +161,7 @@ def test_resets_without_records_in_between_have_pauses_that_grow_to_a_second() -
     def pauses_of(count: int) -> list[int]:
         found = []
         for _ in range(count):
-            positions.on_out_of_range(place, place.turn, NOW_MS)
+            positions.on_out_of_range(place, place.turn, place.fetch.offset, NOW_MS)
             found.append(max(0, place.look_up_from_ms - NOW_MS))
             positions.on_placed(place, place.turn, at(5))
         return found
@@ -180,13 +180,13 @@ def test_an_offset_out_of_range_behind_what_is_fetched_is_asked_again_when_that_
     positions.on_fetched(place, place.turn, answer(place))
     assert positions.fetchable() == [place]
 
-    positions.on_out_of_range(place, place.turn, NOW_MS)
-    positions.on_out_of_range(place, place.turn, NOW_MS)
+    positions.on_out_of_range(place, place.turn, place.fetch.offset, NOW_MS)
+    positions.on_out_of_range(place, place.turn, place.fetch.offset, NOW_MS)
     assert positions.fetchable() == []
 
     positions.take(10)
     assert positions.fetchable() == [place]
-    positions.on_out_of_range(place, place.turn, NOW_MS)
+    positions.on_out_of_range(place, place.turn, place.fetch.offset, NOW_MS)
     assert place.position is None
 
 
@@ -195,7 +195,7 @@ def test_without_a_reset_policy_out_of_range_is_an_error_and_so_is_no_position()
     place = positions.place(A)
 
     with pytest.raises(RefusedError, match=r"auto\.offset\.reset"):
-        positions.on_out_of_range(place, place.turn, NOW_MS)
+        positions.on_out_of_range(place, place.turn, place.fetch.offset, NOW_MS)
     positions.assign([B])
     with pytest.raises(RefusedError, match=r"auto\.offset\.reset"):
         positions.reset_of(positions.place(B))
@@ -255,9 +255,23 @@ def test_a_reset_by_duration_goes_back_from_now(reset: str, timestamp_ms: int) -
     positions = placed(A, reset=f"by_duration:{reset}")
     place = positions.place(A)
 
-    positions.on_out_of_range(place, place.turn, NOW_MS)
+    positions.on_out_of_range(place, place.turn, place.fetch.offset, NOW_MS)
 
     assert place.position is None
     assert place.lookup == timestamp_ms
     positions.look_up(A, None)  # no committed offset: as a new group begins
     assert positions.reset_of(place) == timestamp_ms
+
+
+def test_a_late_refusal_of_an_earlier_fetch_moves_nothing() -> None:
+    """A former leader refuses what the next one gave meanwhile; the position was reset by that."""
+    positions = placed(A, reset="latest")
+    place = positions.place(A)
+    earlier = place.fetch.offset
+    positions.on_fetched(place, place.turn, answer(place))
+    assert len(offsets(positions)) == 3
+    place.fetch = at(3)  # without an epoch, which is dropped by a first refusal
+
+    positions.on_out_of_range(place, place.turn, earlier, NOW_MS)
+
+    assert place.position == at(3, EPOCH)

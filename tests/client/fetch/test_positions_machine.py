@@ -181,7 +181,7 @@ class Reading(RuleBasedStateMachine):
 
     def refuses(self, place: PartitionPlace, turn: int, fetch: OffsetAndEpoch) -> None:
         before = place.position
-        self.positions.on_out_of_range(place, turn, self.now_ms)
+        self.positions.on_out_of_range(place, turn, fetch.offset, self.now_ms)
         if before is not None and place.position is None:
             assert self.due[place.at] == fetch.offset, "a record that was fetched is skipped"
             self.due[place.at] = None

@@ -239,7 +239,7 @@ class FetchLink(BrokerLink):
         place, turn = asked.place, asked.turn
         place.high_watermark = Offset(data.high_watermark)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._positions.on_out_of_range(place, turn, now_ms())
+            self._positions.on_out_of_range(place, turn, asked.fetch.offset, now_ms())
             self._on_moved()
         elif data.error_code != ErrorCode.NONE:
             row = row_of(data.error_code)

@@ -257,13 +257,16 @@ class Positions:
         self._ready.setdefault(place.at, place)
         return True
 
-    def on_out_of_range(self, place: PartitionPlace, turn: int, now_ms: int) -> None:
+    def on_out_of_range(
+        self, place: PartitionPlace, turn: int, offset: Offset, now_ms: int
+    ) -> None:
         """Continue where `auto.offset.reset` says.  Raises RefusedError if it is none.
 
+        A response to a fetch of another `offset` is late, as of a former leader, and dropped.
         The first reset is looked up at once.  Another one without records in between has a pause,
         which grows to a second: a leader may refuse its own offsets time and again.
         """
-        if self._is_stale(place, turn):
+        if self._is_stale(place, turn) or place.fetch.offset != offset:
             return
         if place.fetch.epoch != NO_EPOCH:
             # The leader may only have forgotten that epoch: the offset alone decides.
