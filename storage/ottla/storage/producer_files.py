@@ -30,7 +30,7 @@ class ProducerFiles:
         self._directory = directory
         self._unsynced: list[str] = []
         self._digested: tuple[int, ...] = ()
-        """Count and bounds of the segments whose digests were written last."""
+        """Count and bounds of the segments when the digests of all closed ones were written."""
         self._digests: bytes | None = None
         """What `abort-digests` holds; None for not known."""
 
@@ -73,12 +73,13 @@ class ProducerFiles:
 
         A segment that was compacted since has others, too; they are written with the next roll.
         """
-        sealed = [segment for segment in segments if segment.is_sealed]
-        if not sealed:
-            return
-        bounds = len(sealed), sealed[0].base_offset, sealed[-1].base_offset
-        if bounds != self._digested:
+        bounds = len(segments), segments[0].base_offset, segments[-1].base_offset
+        if bounds == self._digested:
+            return  # as with most flushes: nothing was closed since the last one
+        sealed = [segment for segment in segments[:-1] if segment.is_sealed]
+        if sealed:
             await self._write_digests(sealed)
+        if len(sealed) == len(segments) - 1:
             self._digested = bounds
 
     async def _write_digests(self, segments: Sequence[Segment]) -> None:
