@@ -26,6 +26,7 @@ async def test_names_without_meaning_and_values_of_other_bounds_are_warned_about
     texts = {
         "log.retention.ms": "0",
         "num.io.threads": "16",
+        "num.recovery.threads.per.data.dir": "4",
         "secret.of.others": "hush",
         "log.roll.ms": "9",
     }
@@ -37,6 +38,8 @@ async def test_names_without_meaning_and_values_of_other_bounds_are_warned_about
         "log.retention.ms: is '0'; it must be an integer, but not 0; so may others",
         "broker default sets num.io.threads=16, which has no effect yet: one event loop serves "
         "all connections; so may others",
+        "broker default sets num.recovery.threads.per.data.dir=4, which has no effect: logs are "
+        "recovered when a broker starts, by the number in its file; so may others",
         "broker default sets secret.of.others=[hidden], which Ottla does not know; so may others",
     ]
 

@@ -17,6 +17,12 @@ from ottla.model.settings.dynamic import described_definitions, of_one_listener
 from ottla.model.settings.topic import TOPIC_DEFINITIONS
 from ottla.model.visible_text import visible
 
+NEXT_START = {
+    "num.recovery.threads.per.data.dir": "has no effect: logs are recovered when a broker starts, "
+    "by the number in its file"
+}
+"""Settings that a running broker accepts as Kafka's does, and never needs."""
+
 WARNED_MAX = 1_000
 """Settings that are warned about, as a client may store any name.  Higher lets one fill the log."""
 
@@ -49,6 +55,8 @@ class SettingsWithoutEffect:
                 key: f"has no effect yet: {reason}"
                 for key, reason in settings_without_effect(known, texts).items()
             }
+            if kind == BROKER_RESOURCE:
+                problems |= {key: NEXT_START[key] for key in texts if key in NEXT_START}
             _, errors = allowed_texts(known, texts)
             problems |= {
                 key: f"is not allowed and passed over: {error}" for key, error in errors.items()
