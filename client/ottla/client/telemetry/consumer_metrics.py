@@ -17,7 +17,7 @@ from ottla.model.ids import TopicPartition
 PREFIX = ClientKind.CONSUMER.value
 
 LAG_PARTITIONS_MAX = 500
-"""Partitions whose lag is reported one by one, those with the most: each takes some 10 µs."""
+"""Partitions whose lag is reported one by one, those with the most: each takes some 6 µs of CPU."""
 
 
 class ConsumerMetrics:
