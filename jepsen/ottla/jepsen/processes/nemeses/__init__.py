@@ -6,6 +6,7 @@ partitions.py  nodes cut off from each other
 links.py       loss, slowness, resets
 power.py       power cuts: what was not flushed is lost
 damage.py      disks that are full, bytes that are flipped
+quorum_damage.py  files of a stopped controller, damaged
 clock.py       wall clocks that jump
 mixer.py       several at a time, in turns
 table.py       all of them, by name

@@ -13,6 +13,7 @@ from ottla.jepsen.processes.nemeses.links import Loss, Reset, Slow
 from ottla.jepsen.processes.nemeses.mixer import Mixer
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nemeses.power import PowerCutAll, PowerNemesis
+from ottla.jepsen.processes.nemeses.quorum_damage import DamagedQuorum
 
 KINDS: tuple[type[Nemesis], ...] = (
     Kill,
@@ -28,6 +29,7 @@ KINDS: tuple[type[Nemesis], ...] = (
     FullDisk,
     Flip,
     LostFiles,
+    DamagedQuorum,
     RollingRestart,
 )
 

@@ -33,15 +33,6 @@ def _votes_too_early() -> Any:
     return patched(Follower, _has_all_committed=lambda self, replica: True)
 
 
-def _trusts_an_old_leader() -> Any:
-    def has_all(self: Follower, replica: Replica) -> bool:
-        return replica.log.last_epoch == replica.epoch and (
-            self._leader_high_watermark <= replica.acknowledged_offset
-        )
-
-    return patched(Follower, _has_all_committed=has_all)
-
-
 def _log_not_compared() -> Any:
     return patched(voter_checkpoint, _compare_log=lambda flushed, files, damages: None)
 
@@ -132,12 +123,6 @@ MUTANTS = (
         "voter-returns-early",
         "a damaged voter votes at its leader's first answer",
         _votes_too_early,
-    ),
-    _row(
-        "voter-trusts-old-leader",
-        "a damaged voter votes again though its leader counts what it lost",
-        _trusts_an_old_leader,
-        seed_count=20_000,
     ),
     _row("voter-log-not-compared", "a cut log is not noticed", _log_not_compared, seed_count=500),
     _row(

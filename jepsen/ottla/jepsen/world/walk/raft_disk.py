@@ -14,7 +14,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.raft_disk_log import DOOM_OPERATIONS_MAX, NOW_MS, Damage, DiskLog
-from ottla.jepsen.world.walk.raft_walk import CONVERSATION_MAX, RaftWalk, WalkedQuorum
+from ottla.jepsen.world.walk.raft_walk import CONVERSATION_MAX, SLEEP_MS, RaftWalk, WalkedQuorum
 from ottla.jepsen.world.walk.stepping import Doomed
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset
@@ -211,6 +211,7 @@ class DamagedWalk(DiskWalk):
             *super()._draw_actions(),
             *[self._damage] * damage_count,
             *[self._copy] * (damage_count // 3),
+            *[self._forget] * (damage_count // 3),
         ]
 
     def _copy(self) -> None:
@@ -227,16 +228,51 @@ class DamagedWalk(DiskWalk):
 
     def _damage(self) -> None:
         """Stop a voter and damage its files, if a majority of whole ones is left."""
-        damaged = {at for at in range(self.voter_count) if self._is_damaged(at)} | self._wiped
         at = self.chance.below(self.voter_count)
-        if len(damaged | {at}) > self.voter_count - self.voter_count // 2 - 1 or at in self._wiped:
+        kind = list(Damage)[self.chance.below(len(Damage))]
+        if not self._may_damage(at):
             self._deliver()
             return
+        self._damage_one(at, kind)
+        if self.chance.below(2):
+            self._start(at)
+
+    def _forget(self) -> None:
+        """Have a voter forget its vote while its candidate counts, and the old leader commit."""
+        leading = [at for at, member in enumerate(self.members) if member.is_leader]
+        if not leading or self.voter_count < 3:
+            self._deliver()
+            return
+        self._is_quiet = False  # it has to find the old leader
+        leader = leading[self.chance.below(len(leading))]
+        first = 1 + self.chance.below(self.voter_count - 1)
+        second = first % (self.voter_count - 1) + 1
+        voter, candidate = ((leader + way) % self.voter_count for way in (first, second))
+        for at in (voter, candidate):
+            if self.members[at].core is None:
+                self._start(at)
+            else:
+                self._sleep(at, SLEEP_MS)
+        self._let_talk(candidate, voter, 1 + self.chance.below(CONVERSATION_MAX))
+        if not self._may_damage(voter):
+            return
+        self._damage_one(voter, Damage.STATE_FILES)
+        self._start(voter)
+        self._let_talk(leader, voter, 1 + self.chance.below(CONVERSATION_MAX))
+        self._propose()
+        self._let_talk(leader, voter, 1 + self.chance.below(CONVERSATION_MAX))
+
+    def _may_damage(self, at: int) -> bool:
+        """Return whether a majority of whole voters is left without this one."""
+        damaged = {one for one in range(self.voter_count) if self._is_damaged(one)} | self._wiped
+        minority_count = self.voter_count - self.voter_count // 2 - 1
+        return len(damaged | {at}) <= minority_count and at not in self._wiped
+
+    def _damage_one(self, at: int, kind: Damage) -> None:
         if self.members[at].core is not None:
             self._stop(at)
         member = self.members[at]
         assert isinstance(member, DiskMember)
-        kind = list(Damage)[self.chance.below(len(Damage))]
         self.trace.add("damage", at, kind.name)
         if member.damage(kind):
             is_amnesiac = member.log.standing is Standing.AMNESIAC
@@ -247,8 +283,6 @@ class DamagedWalk(DiskWalk):
             self.rare.sometimes("a voter's lost vote is known from its checkpoint")
         if kind is Damage.OLDER_COPY:
             self.rare.sometimes("a file is put back from an older copy")
-        if self.chance.below(2):
-            self._start(at)
 
     def _is_damaged(self, at: int) -> bool:
         """Return whether a voter has not all that it acknowledged."""
