@@ -232,7 +232,7 @@ class PartitionLog(RuleBasedStateMachine):
 
 TestPartitionLog = PartitionLog.TestCase
 TestPartitionLog.settings = settings(
-    max_examples=600 if os.environ.get("OTTLA_FAULTS") == "full" else 50,
+    max_examples=300 if os.environ.get("OTTLA_FAULTS") == "full" else 50,
     stateful_step_count=40,
     deadline=None,
 )
