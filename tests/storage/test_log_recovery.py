@@ -15,6 +15,7 @@ from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.model.limits import INT64_MAX
 from ottla.storage.abort_digests import AbortDigest, format_digests, parse_digests
 from ottla.storage.append_info import AppendOrigin
+from ottla.storage.cleaner.cleaning_bench import clean_log, task_of
 from ottla.storage.disk import RealDisk
 from ottla.storage.files import (
     LOG,
@@ -690,3 +691,37 @@ def test_damaged_digests_are_refused(data: bytes) -> None:
 def test_digests_are_read_as_they_were_written() -> None:
     found = {0: AbortDigest(2, 3), 1 << 40: AbortDigest(1, 0)}
     assert parse_digests(format_digests(found)) == found
+
+
+async def test_the_aborts_that_a_compaction_leaves_are_those_that_a_start_expects(
+    bench: Workbench, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = await bench.open(replace(SMALL, is_compacted=True))
+    for producer_id in range(1, 5):
+        transactional = build_batch(
+            [(NOW_MS, b"k", b"x")],
+            producer_id=ProducerId(producer_id),
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        marker = build_end_transaction_marker(
+            ControlType.ABORT,
+            timestamp_ms=NOW_MS,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=0,
+            coordinator_epoch=Epoch(1),
+        )
+        append(log, transactional)
+        append(log, marker, origin=AppendOrigin.COORDINATOR)
+        await log.roll(now_ms=NOW_MS)
+    log.update_high_watermark(log.end_offset)
+    before = path_of(bench, 0, TRANSACTION_INDEX).read_bytes()
+    await clean_log(bench.disk, log, task_of(log, now_ms=NOW_MS))
+    path = path_of(bench, 0, TRANSACTION_INDEX)
+    assert log.segment_count == 2
+    assert not path.exists() or path.read_bytes() != before
+
+    await bench.kill_and_open(log, recovery_point=log.recovery_checkpoint)
+
+    assert "is built again from the markers" not in caplog.text

@@ -490,6 +490,7 @@ class Log(ReadableLog):
                 await self._set_aside(old)
                 self._check_online()
             await finish_swap(self._disk, self.directory, base_offset)
+            await self._producer_files.keep_digests(self._segments, is_cleaned=True)
             for old in olds[1:]:
                 await self._producer_files.remove(old.base_offset)
         except OSError as error:

@@ -68,11 +68,13 @@ class ProducerFiles:
             if path in self._unsynced:
                 self._unsynced.remove(path)
 
-    async def keep_digests(self, segments: Sequence[Segment]) -> None:
+    async def keep_digests(self, segments: Sequence[Segment], *, is_cleaned: bool = False) -> None:
         """Make durable which aborts the sealed segments have, if there are others than before.
 
-        A segment that was compacted since has others, too; they are written with the next roll.
+        `is_cleaned` says that a segment was compacted, which shows in no base offset.
         """
+        if is_cleaned:
+            self._digested = ()
         bounds = len(segments), segments[0].base_offset, segments[-1].base_offset
         if bounds == self._digested:
             return  # as with most flushes: nothing was closed since the last one
