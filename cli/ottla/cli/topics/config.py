@@ -20,6 +20,7 @@ from ottla.cli.topics.config_changes import (
     Entity,
     alter,
     as_json,
+    default_of,
     own_source,
     parse_changes,
     settings_of,
@@ -118,7 +119,7 @@ async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity
     else:
         shown = {k: one for k, one in found.items() if one.source is not ConfigSource.DEFAULT}
     if arguments.format == "json":
-        print_json([as_json(key, one) for key, one in shown.items()])
+        print_json([as_json(entity, key, one) for key, one in shown.items()])
     elif shown or not missing:
         print_table(
             ("KEY", "VALUE", "SOURCE"),
@@ -147,6 +148,8 @@ async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
         for change in changes:
             now = before.get(change.key)
             after = change.after(now, own_source(entity))
+            if after is None and change.change is None:
+                after = default_of(entity, change.key)
             rows.append((change.key, None if now is None else _value(now), after))
     show(arguments, ("KEY", "WAS", "NOW"), rows, list(refusals.values()), command="config")
     if arguments.dry_run:
@@ -182,11 +185,13 @@ async def diff(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
         # What holds for all has no default of its own; any broker knows Kafka's.
         broker = (await admin.cluster.metadata([])).brokers[0].node_id
         defaults = await settings_of(admin, Entity(ConfigKind.BROKER, str(broker)), list(settings))
-    rows = [
-        (key, _value(one), default, SOURCES.get(one.source, "-"))
-        for key, one in settings.items()
-        if one.value != (default := defaults[key].default if key in defaults else None)
-    ]
+    rows = []
+    for key, one in settings.items():
+        default = defaults[key].default if key in defaults else None
+        if default is None:
+            default = default_of(entities[0], key)
+        if one.value != default:
+            rows.append((key, _value(one), default, SOURCES.get(one.source, "-")))
     show(arguments, ("KEY", "VALUE", "DEFAULT", "SOURCE"), rows, command="config")
     return 0
 

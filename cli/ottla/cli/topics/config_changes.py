@@ -104,6 +104,15 @@ class Change(NamedTuple):
                 return ",".join(part for part in parts if part not in wanted)
 
 
+def default_of(entity: Entity, key: str) -> str | None:
+    """Return the default of a setting that no synonym shows, as its broker's key has none."""
+    # Imported late: commands that change one setting need no declarations.
+    from ottla.model.settings.dynamic import definitions_of
+
+    definition = definitions_of(entity.kind).get(key)
+    return None if definition is None else definition.default
+
+
 def own_source(entity: Entity) -> ConfigSource:
     """Return the source of what an entity itself sets."""
     return OWN_SOURCES[entity.kind] if entity.name else ConfigSource.CLUSTER
@@ -173,13 +182,13 @@ async def _check_alive(admin: Admin, entity: Entity) -> None:
         )
 
 
-def as_json(key: str, setting: ConfigEntry) -> dict[str, Any]:
+def as_json(entity: Entity, key: str, setting: ConfigEntry) -> dict[str, Any]:
     """Return a setting with all that is known of it."""
     return {
         "key": key,
         "value": setting.value,
         "source": SOURCES.get(setting.source, str(setting.source)),
-        "default": setting.default,
+        "default": default_of(entity, key) if setting.default is None else setting.default,
         "type": SettingKind(setting.type).name.lower() if setting.type else None,
         "read_only": setting.is_read_only,
         "sensitive": setting.is_sensitive,

@@ -11,6 +11,7 @@ from ottla.cli.times import parse_time
 from ottla.cli.topics.config_changes import (
     Entity,
     alter,
+    default_of,
     own_source,
     parse_changes,
     settings_of,
@@ -43,6 +44,8 @@ async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
         for change in changes if entity not in refusals else ():
             now = before[entity].get(change.key)
             after = change.after(now, own_source(entity))
+            if after is None and change.change is None:
+                after = default_of(entity, change.key)
             rows.append((entity.name, change.key, None if now is None else now.value, after))
     _say_if_dry(arguments)
     show(arguments, ("TOPIC", "KEY", "WAS", "NOW"), rows, list(refusals.values()))
