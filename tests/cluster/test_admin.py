@@ -250,7 +250,7 @@ def test_settings_are_shown_checked_set_and_compared(cluster: Processes) -> None
     ]
     (row,) = ottla(cluster, "config", "get", "--topic", "shown", "segment.ms")
     assert (row["value"], row["source"], row["default"]) == ("9", "topic", "604800000")
-    assert [one["source"] for one in row["set_by"]] == ["topic", "default"]
+    assert [one["source"] for one in row["set_by"]] == ["topic"]
     (row,) = ottla(cluster, "config", "get", "--broker", "2", "node.id")
     assert (row["value"], row["source"], row["read_only"]) == ("2", "file", True)
 
