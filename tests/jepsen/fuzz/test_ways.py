@@ -72,7 +72,7 @@ def create_topics() -> tuple[Message, int]:
 
 
 @pytest.mark.parametrize(
-    ("way", "most"), [(produce, 24), (fetch_by_id, 16), (fetch, 24), (create_topics, 33)]
+    ("way", "most"), [(produce, 24), (fetch_by_id, 17), (fetch, 25), (create_topics, 34)]
 )
 def test_no_way_through_the_house_gets_longer(way: object, most: int) -> None:
     assert callable(way)

@@ -28,6 +28,7 @@ from ottla.jepsen.world.whole.compaction_model import (
 from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
+from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.cleaner import CleanerConfig
 from ottla.storage.append_info import AppendOrigin
@@ -49,6 +50,10 @@ from ottla.wire.compression import Codec
 AT = TopicPartition("state", 0)
 TOPIC_ID = UUID(int=1000)
 PATHS = ("/one", "/two")
+FEW_KEYS = 1e-4
+"""Load factor with which the smallest allowed memory takes four keys: a log needs several passes.
+Below what an operator may set, as a small log needs it."""
+
 START_MS = 1_700_000_000_000
 KEY_COUNT = 6
 IDEMPOTENT, TRANSACTIONAL = (1, 2), (11, 12)
@@ -183,7 +188,8 @@ class _Run:
             initial_task_delay_ms=500,
             cleaner=CleanerConfig(
                 backoff_ms=chance.pick((50, 300)),
-                dedupe_buffer_bytes=chance.pick((1 << 20, 24 * 4)),
+                dedupe_buffer_bytes=MIB,
+                buffer_load_factor=chance.pick((0.9, FEW_KEYS)),
                 io_buffer_bytes=chance.pick((512, 1 << 19)),
             ),
         )
@@ -475,7 +481,7 @@ class _Run:
         if not before:
             return
         # What is asked for wakes it at once; a map of a few keys would take a pass for each.
-        logs.cleaner.reconfigure(backoff_ms=1_000, dedupe_buffer_bytes=1 << 20)
+        logs.cleaner.reconfigure(backoff_ms=1_000, buffer_load_factor=0.9)
         for number in range(4):
             now_ms = self._clock.wall_ms()
             self._write(log, (KeyedRecord(b"end %d" % number, b"v", now_ms),))
