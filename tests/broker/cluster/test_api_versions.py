@@ -61,7 +61,15 @@ async def test_a_client_that_does_not_name_itself_properly_is_refused(
         (None, -1, 0),
         ("ours", 1, 0),
         ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
         ("ours", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("ours", -2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        # Both are named or neither, as on Kafka 4.4.0.
+        (None, 1, ErrorCode.INVALID_REQUEST),
+        (None, 2, ErrorCode.INVALID_REQUEST),
+        (None, -2, ErrorCode.INVALID_REQUEST),
+        ("ours", -1, ErrorCode.INVALID_REQUEST),
+        ("another", -1, ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_a_client_that_wanted_another_cluster_or_node_must_bootstrap_again(

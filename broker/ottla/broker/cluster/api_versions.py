@@ -38,6 +38,10 @@ hold megabytes of it; no client's real name is longer."""
 LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
+ANY_NODE = -1
+"""The node id of a client that names neither a cluster nor a node; it names both or none."""
+
+
 class ApiVersionsApi:
     """Serves ApiVersions 0-5 and the answer to those above.
 
@@ -70,6 +74,8 @@ class ApiVersionsApi:
         """Answer with the versions and features of this broker."""
         version = context.api_version
         if version >= CLIENT_NAMED_FROM and not _names_its_software(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if (request.cluster_id is None) != (request.node_id == ANY_NODE):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if self._is_meant_for_another(request):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
@@ -110,10 +116,9 @@ class ApiVersionsApi:
 
     def _is_meant_for_another(self, request: ApiVersionsRequest) -> bool:
         """Return whether the client wanted another cluster or node (KIP-1242)."""
-        return request.cluster_id not in (None, self._cluster_id) or request.node_id not in (
-            -1,
-            self._node_id,
-        )
+        if request.cluster_id is None:
+            return False
+        return (request.cluster_id, request.node_id) != (self._cluster_id, self._node_id)
 
 
 def _rows_of(key: int) -> Iterable[ApiVersion]:
