@@ -161,18 +161,16 @@ async def test_work_of_threads_is_charged() -> None:
             pass
         return MetadataResponse()
 
-    class Noted(RequestCharge):
-        def note_apart(self, used_ns: int) -> None:
-            used.append(used_ns)
-            super().note_apart(used_ns)
+    def note(response: MetadataResponse) -> MetadataResponse:
+        used.append(charge.used_ns)
+        return response
 
     slot = slot_of(Owner())
-    slot.charge = Noted(quotas, "", "")
-    work = Apart(burn, lambda response: response)
-    assert await PacedWork(clock=clock).result_of(slot, work) is None
-    decoding_ns, encoding_ns = used
+    slot.charge = charge = RequestCharge(quotas, "", "")
+    assert await PacedWork(clock=clock).result_of(slot, Apart(burn, note)) is None
+    (decoding_ns,) = used
     assert decoding_ns >= 2_000_000
-    assert encoding_ns > 0
+    assert charge.used_ns > 0, "encoding is charged, too, after the settlement"
 
 
 async def test_garbage_is_collected_again_after_a_costly_answer_that_failed() -> None:
