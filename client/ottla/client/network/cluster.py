@@ -12,6 +12,7 @@ from uuid import UUID
 
 import trio
 
+from ottla.client.network.arguments import check_text
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline, open_pipeline
 from ottla.client.network.reachability import Reachability
@@ -73,7 +74,11 @@ class Cluster:
         login: "SaslLogin | None" = None,
         tls: "TlsConfig | None" = None,
     ) -> None:
-        """Raises ConfigError where the certificates of `tls` cannot be used."""
+        """Raises ConfigError where the certificates of `tls` cannot be used.
+
+        Raises ValueError for a client id that UTF-8 cannot encode.
+        """
+        check_text("client_id", client_id)
         self.login = login
         """How its connections log in; None as the task does."""
         self.tls = None if tls is None else TlsDialer(tls)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from ottla.client.network.arguments import check_text
 from ottla.client.network.login import LOGIN, log_in
 from ottla.client.network.spoken_versions import (
     VERSIONS_ASKED,
@@ -265,7 +266,11 @@ async def open_connection(
 
 
 async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> BrokerConnection:
-    """Connect, settle versions and log in; the caller closes."""
+    """Connect, settle versions and log in; the caller closes.
+
+    Raises ValueError for a client id that UTF-8 cannot encode.
+    """
+    check_text("client_id", client_id)
     return await open_stream(BrokerConnection, host, port, client_id=client_id, timeout_s=timeout_s)
 
 

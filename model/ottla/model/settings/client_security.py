@@ -6,7 +6,7 @@ from typing import Any
 from ottla.model.errors import ConfigError
 from ottla.model.oauthbearer import OAUTHBEARER
 from ottla.model.settings.client_tls import LIBRDKAFKA_TLS_KEYS, ClientTls
-from ottla.model.settings.declare import SettingKind, definitions, load, setting
+from ottla.model.settings.declare import SettingKind, check_texts, definitions, load, setting
 from ottla.model.settings.jaas import JaasLogin, parse_jaas
 from ottla.model.settings.oauth import (
     ALLOWED_URLS,
@@ -152,6 +152,9 @@ class ClientSecurity(ClientTls):
     An async function is awaited on trio's loop; any other is called in a worker thread, and may
     block.  With `ottla.client.aio` it must be one of the latter.
     """
+
+    def __post_init__(self) -> None:
+        check_texts(self)
 
     def login(self) -> SaslLogin | None:
         """Return how the client logs in, None where it does not; ConfigError where it cannot."""

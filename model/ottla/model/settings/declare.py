@@ -87,6 +87,11 @@ class Definition:
         subject = f"The value {' or '.join(self.no_effect_values)}" if self.no_effect_values else ""
         return f"{self.doc} {subject or 'It'} has no effect yet: {self.has_no_effect_yet}."
 
+    @property
+    def full_name(self) -> str:
+        """The name of its field, and its key where that is another."""
+        return self.key if self.field_name == self.key else f"{self.field_name} ({self.key})"
+
     def missing_effect(self, text: str) -> str | None:
         """Return why a text that is set has no effect, None if it has one."""
         values = {part.strip() for part in text.split(",")}
@@ -338,17 +343,36 @@ def check_fields(config: Any) -> None:
 
     Raises ConfigError, which names the field and the key, for a value that no text could give.
     """
-    for key, definition in definitions(cast("type", type(config))).items():
+    check_texts(config)
+    for definition in definitions(cast("type", type(config))).values():
         value = getattr(config, definition.field_name)
         if value is None and definition.default is None:
             continue
         if not definition.accepts(value):
             given = "not allowed" if definition.kind is SettingKind.PASSWORD else repr(value)
-            name = definition.field_name
             raise ConfigError(
-                key if name == key else f"{name} ({key})",
-                f"is {given}; it must be {definition.allowed()}",
+                definition.full_name, f"is {given}; it must be {definition.allowed()}"
             )
+
+
+def check_texts(config: Any) -> None:
+    """Raise ConfigError, which names the field and the key, for a text that is no Unicode."""
+    for definition in definitions(cast("type", type(config))).values():
+        if not _is_encodable(getattr(config, definition.field_name)):
+            raise ConfigError(definition.full_name, "has characters that UTF-8 cannot encode")
+
+
+def _is_encodable(value: Any) -> bool:
+    """Return whether UTF-8 can encode all texts of a value, such as a list or a login module."""
+    if isinstance(value, str):
+        return is_encodable(value)
+    if isinstance(value, Mapping):
+        return all(map(_is_encodable, (*value, *value.values())))
+    if isinstance(value, list | tuple):
+        return all(map(_is_encodable, value))
+    if dataclasses.is_dataclass(value):
+        return all(_is_encodable(getattr(value, one.name)) for one in dataclasses.fields(value))
+    return True
 
 
 def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], set[str]]:
