@@ -1,9 +1,7 @@
 """No flood of TLS records holds the loop, over any kind of listener; see `tls_hold`."""
 
-import socket
 import ssl
-import struct
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -32,62 +30,19 @@ from ottla.rpc.rpc_driver import open_rpc_runtime
 from ottla.storage.disk import RealDisk
 from ottla.telemetry.metrics_http_driver import serve_metrics
 from ottla.wire.apis import API_VERSIONS
-from ottla.wire.codec import encode
-from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
+from tests.jepsen.oracles.tls_targets import SCRAPE, NewContext, target_of
 
 if TYPE_CHECKING:
     from tests.conftest import CertificateAuthority
 
-HOST = "localhost"
-SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 RECORD_COUNT = 10_000
 """OpenSSL needs 0.2 s for as many KeyUpdates."""
-
-NewContext = Callable[[], ssl.SSLContext]
-
-
-def asked(message: ApiVersionsRequest) -> bytes:
-    data = encode_request_header(API_VERSIONS, 0, 1, "t") + encode(message, 0)
-    return struct.pack(">i", len(data)) + data
-
-
-HELLO = asked(ApiVersionsRequest())
 
 
 def on_hello(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     return ApiVersionsResponse()
-
-
-def ask(address: tuple[str, int], new_context: NewContext, request: bytes) -> None:
-    """Have a bystander ask something, and be answered."""
-    with (
-        socket.create_connection(address, timeout=60) as sock,
-        new_context().wrap_socket(sock, server_hostname=HOST) as stream,
-    ):
-        stream.sendall(request)
-        assert stream.recv(1)
-
-
-def target_of(
-    name: str,
-    port: int,
-    new_context: NewContext,
-    watch: LoopWatch | None,
-    request: bytes = HELLO,
-    bystander: Callable[[], None] | None = None,
-) -> TlsTarget:
-    address = ("127.0.0.1", port)
-    return TlsTarget(
-        name=name,
-        address=address,
-        new_context=new_context,
-        host=HOST,
-        request=request,
-        ask=bystander or partial(ask, address, new_context, request),
-        watch=watch,
-    )
 
 
 @asynccontextmanager

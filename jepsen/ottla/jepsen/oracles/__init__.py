@@ -13,5 +13,6 @@ grpc_loop_hold.py  what one of them costs the controller's loop
 grpc_end_of_process.py  and that none of them ends one
 tls_records.py     TLS records that no library sends, and floods of them
 tls_hold.py        what a flood of TLS records costs a listener of any kind
+tls_end_of_process.py   and that no record ends a process, or another's connection
 acl_cases.py       requests of every API that needs an operation, by users with and without it
 """

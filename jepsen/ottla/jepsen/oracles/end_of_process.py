@@ -193,7 +193,7 @@ async def hunt(
                     nursery.start_soon(neighbour.run)
                     maker = FrameMaker(Random(f"{seed} {node.name}"), names, served)
                     nursery.start_soon(_send_all, node, maker, report)
-                nursery.start_soon(_watch_processes, prey, report, nursery.cancel_scope)
+                nursery.start_soon(watch_processes, prey.deaths, report, nursery.cancel_scope)
                 nursery.start_soon(_watch_controllers, prey, report)
                 nursery.start_soon(_restore, admin)
     return report
@@ -367,11 +367,12 @@ async def _dribble(stream: ByteStream, data: bytes) -> None:
         await trio.sleep(SLOW_S / 20)
 
 
-async def _watch_processes(
-    prey: Prey, report: BrokerHuntReport, everything: trio.CancelScope
+async def watch_processes(
+    deaths: Callable[[], Sequence[str]], report: BrokerHuntReport, everything: trio.CancelScope
 ) -> None:
+    """Note each process that has ended, with its last words, and end the hunt then."""
     while True:
-        for death in prey.deaths():
+        for death in deaths():
             report.add_violation(f"a process ended: {death}")
             everything.cancel()
         await trio.sleep(LOOK_S)

@@ -88,14 +88,14 @@ def costs_of(
             context.minimum_version = context.maximum_version = version
             client = RecordClient(context, target.host, folder)
             with socket.create_connection(target.address, timeout=PATIENCE_S) as sock:
-                client.shake_hands(_exchange_over(sock))
+                client.shake_hands(exchange_over(sock))
                 made = flood.make(client.keys, target.request, record_count)
                 data = client.last_words() + b"".join(made)
                 name = f"{target.name}, {flood.name} in {version.name}"
                 wait_s = patience_s if flood.is_ended else QUIET_S
                 must_end = flood.is_ended or (False if target.serves_repeats else None)
                 yield _cost(target, sock, name, data, wait_s, must_end=must_end)
-    hello = _hello_of(target, folder)
+    hello = hello_of(target, folder)
     for name, make in HANDSHAKE_FLOODS.items():
         with socket.create_connection(target.address, timeout=PATIENCE_S) as sock:
             data = b"".join(make(hello, record_count))
@@ -103,7 +103,9 @@ def costs_of(
             yield _cost(target, sock, name, data, patience_s, must_end=True)
 
 
-def _exchange_over(sock: socket.socket) -> Callable[[bytes], bytes]:
+def exchange_over(sock: socket.socket) -> Callable[[bytes], bytes]:
+    """Return what sends bytes over a socket, and returns the next that arrive."""
+
     def exchange(data: bytes) -> bytes:
         sock.sendall(data)
         return sock.recv(READ_BYTES)
@@ -111,7 +113,7 @@ def _exchange_over(sock: socket.socket) -> Callable[[bytes], bytes]:
     return exchange
 
 
-def _hello_of(target: TlsTarget, folder: Path) -> bytes:
+def hello_of(target: TlsTarget, folder: Path) -> bytes:
     """Return the first message of a handshake."""
     said: list[bytes] = []
 
