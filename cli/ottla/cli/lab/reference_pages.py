@@ -260,7 +260,7 @@ def compatibility_page() -> str:
     return (
         f"{NOTICE}# Compatibility\n\n{features_table()}\n## By decision\n\n"
         f"{table(('what differs', 'why'), DEPARTURES)}\n## The protocol\n\n"
-        "The protocol is that of Apache Kafka 4.3. "
+        "The protocol is that of Apache Kafka 4.4. "
         "A broker lists the APIs below in ApiVersions, and refuses others with UNSUPPORTED_VERSION."
         "\n\n### Served\n\n"
         f"{table(('key', 'API', 'versions'), rows)}\n### Not served\n\n"
