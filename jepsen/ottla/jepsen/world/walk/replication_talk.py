@@ -190,6 +190,9 @@ class TalkingCluster(ReplicationCluster):
     def find_place(self, life: BrokerLife, fetcher: WalkedFetcher) -> None:
         """Let a follower ask where its leader ends."""
         followed = fetcher.places[0]
+        if fetcher.core.find(followed.key) is not followed:  # it moved away: nothing is asked
+            fetcher.places.remove(followed)
+            return
         leader = self.machines[fetcher.core.leader_id - 1]
         place = None
         if leader.life is not None and not leader.is_paused:
