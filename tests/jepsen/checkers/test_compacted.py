@@ -8,8 +8,8 @@ from ottla.jepsen.checkers.compacted import differing_key, is_compacted, record_
 from ottla.jepsen.checkers.log import check_log
 from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
-from ottla.model.ids import Offset
-from ottla.wire.batch_builder import build_batch
+from ottla.model.ids import Epoch, Offset, ProducerId
+from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
 TWO_KEYS = RunFacts(record_key_count=2)
 """Even values are of one key, odd ones of the other."""
@@ -127,3 +127,38 @@ def test_replicas_have_the_same_last_values_whatever_each_compacted(
 
     assert differing_key(full, thinned, end) == key
     assert differing_key(thinned, full, end) == key
+
+
+@pytest.mark.parametrize("control_type", [ControlType.ABORT, ControlType.COMMIT])
+@pytest.mark.parametrize("is_marker_gone", [False, True])
+def test_records_of_an_aborted_transaction_are_no_last_values(
+    control_type: ControlType, is_marker_gone: bool
+) -> None:
+    def transaction(offset: int, value: bytes, end: ControlType) -> dict[int, bytes]:
+        batch = build_batch(
+            [(0, b"a", value)],
+            base_offset=Offset(offset),
+            producer_id=ProducerId(7),
+            producer_epoch=0,
+            base_sequence=offset,
+            is_transactional=True,
+        )
+        marker = build_end_transaction_marker(
+            end,
+            timestamp_ms=0,
+            producer_id=ProducerId(7),
+            producer_epoch=0,
+            coordinator_epoch=Epoch(0),
+            base_offset=Offset(offset + 1),
+        )
+        return {offset: bytes(batch), offset + 1: bytes(marker)}
+
+    committed = transaction(0, b"kept", ControlType.COMMIT)
+    full = committed | transaction(2, b"new", control_type) | log_of([(4, b"c", b"4")])
+    thinned = {at: data for at, data in full.items() if at != 2}
+    if is_marker_gone:
+        del thinned[3]
+
+    key = b"a" if control_type is ControlType.COMMIT else None
+    assert differing_key(full, thinned, 5) == key
+    assert differing_key(thinned, full, 5) == key

@@ -4,9 +4,11 @@ Each replica is compacted by its own broker, when it comes to it: what was super
 there or not, and the last value of every other key is in all of them.
 """
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping
 
-from ottla.wire.batch import batches
+from ottla.storage.producer_state import read_end_marker
+from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.records import Record, scan
 
 INTERNAL_LOGS = ("__consumer_offsets-", "__transaction_state-")
@@ -30,9 +32,11 @@ def differing_key(
     """Return a key of which two replicas have other last values below `end`, None for none.
 
     Both have their log's batches by base offset, and hold all there was below `end`.  Of a key that
-    has a record behind it what lies before may be compacted away.
+    has a record behind it what lies before may be compacted away, and so may records of aborted
+    transactions: one replica may have compacted them when the other did not.
     """
-    states = state_of(first, end), state_of(second, end)
+    markers = _Markers(first, second)
+    states = markers.state_of(first, end), markers.state_of(second, end)
     later = {key for found in (first, second) for key in _keys_from(found, end)}
     for key in sorted(states[0].keys() | states[1].keys()):
         if key not in later and states[0].get(key) != states[1].get(key):
@@ -40,28 +44,55 @@ def differing_key(
     return None
 
 
-def state_of(found: Mapping[int, bytes], end: int) -> dict[bytes, bytes]:
-    """Return the last value of every key that is not deleted, by batches that begin before `end`.
+class _Markers:
+    """Ends of the transactions that either of two replicas has, by producer."""
 
-    `found` has a log's batches by their base offsets.
-    """
-    state: dict[bytes, bytes] = {}
-    for record in _records(found, 0, end):
-        if record.value is None:
-            state.pop(bytes(record.key or b""), None)
-        else:
-            state[bytes(record.key or b"")] = bytes(record.value)
-    return state
+    def __init__(self, *replicas: Mapping[int, bytes]) -> None:
+        aborts: dict[int, dict[int, bool]] = {}
+        for found in replicas:
+            for base_offset, data in found.items():
+                for at, header in batches(data):
+                    for record in scan(data, at, header) if header.is_control else ():
+                        marker = read_end_marker(record.key, record.value)
+                        if marker is not None:
+                            aborts.setdefault(header.producer_id, {})[base_offset] = marker.is_abort
+        self._aborts = aborts
+        """Whether each marker aborts, by its offset."""
+        self._offsets = {producer: sorted(each) for producer, each in aborts.items()}
+
+    def _is_aborted(self, producer_id: int, offset: int) -> bool:
+        """Return whether the marker that follows an offset aborts; False if there is none."""
+        offsets = self._offsets.get(producer_id, [])
+        index = bisect_right(offsets, offset)
+        return index < len(offsets) and self._aborts[producer_id][offsets[index]]
+
+    def state_of(self, found: Mapping[int, bytes], end: int) -> dict[bytes, bytes]:
+        """Return the last value of every key that is neither deleted nor aborted.
+
+        `found` has a log's batches by their base offsets; those that begin before `end` count.
+        """
+        state: dict[bytes, bytes] = {}
+        for base_offset, header, record in _records(found, 0, end):
+            if header.is_transactional and self._is_aborted(header.producer_id, base_offset):
+                continue
+            if record.value is None:
+                state.pop(bytes(record.key or b""), None)
+            else:
+                state[bytes(record.key or b"")] = bytes(record.value)
+        return state
 
 
 def _keys_from(found: Mapping[int, bytes], start: int) -> Iterator[bytes]:
-    for record in _records(found, start, max(found, default=-1) + 1):
+    for _, _, record in _records(found, start, max(found, default=-1) + 1):
         yield bytes(record.key or b"")
 
 
-def _records(found: Mapping[int, bytes], start: int, end: int) -> Iterator[Record]:
+def _records(
+    found: Mapping[int, bytes], start: int, end: int
+) -> Iterator[tuple[int, BatchHeader, Record]]:
     """Yield the records of the batches that begin in [start, end), in order."""
     for base_offset in sorted(at for at in found if start <= at < end):
         for at, header in batches(found[base_offset]):
             if not header.is_control:
-                yield from scan(found[base_offset], at, header)
+                for record in scan(found[base_offset], at, header):
+                    yield base_offset, header, record
