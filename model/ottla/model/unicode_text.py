@@ -5,6 +5,10 @@ them in.  The rule: an entrance refuses such a text (`is_encodable`), and an exi
 not its writer, as `/metrics` is, never raises for one (`encodable`).
 """
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 
 def is_encodable(text: str) -> bool:
     """Return whether UTF-8 can encode a text."""
@@ -12,6 +16,19 @@ def is_encodable(text: str) -> bool:
         text.encode()
     except UnicodeEncodeError:
         return False
+    return True
+
+
+def are_encodable(value: Any) -> bool:
+    """Return whether UTF-8 can encode all texts of a value: of a list, a mapping, a dataclass."""
+    if isinstance(value, str):
+        return is_encodable(value)
+    if isinstance(value, Mapping):
+        return all(map(are_encodable, (*value, *value.values())))
+    if isinstance(value, list | tuple):
+        return all(map(are_encodable, value))
+    if is_dataclass(value):
+        return all(are_encodable(getattr(value, one.name)) for one in fields(value))
     return True
 
 

@@ -18,7 +18,7 @@ from functools import wraps
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from ottla.model.unicode_text import is_encodable
+from ottla.model.unicode_text import are_encodable, is_encodable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -115,7 +115,11 @@ def check_text(name: str, value: Any) -> None:
     if not isinstance(value, str):
         raise wrong_type(name, value, "a str")
     if not is_encodable(value):
-        raise ValueError(f"{name} is {shown(value)}, which UTF-8 cannot encode")
+        raise _not_encodable(name, value)
+
+
+def _not_encodable(name: str, value: Any) -> ValueError:
+    return ValueError(f"{name} is {shown(value)}, which UTF-8 cannot encode")
 
 
 def _check_of_class(hint: type) -> Check | None:
@@ -125,7 +129,14 @@ def _check_of_class(hint: type) -> Check | None:
         return _check_by(*WORDS[hint])
     if getattr(hint, "_is_protocol", False) or hint is object:
         return None
-    return _check_by(lambda value: isinstance(value, hint), _noun_of(hint))
+    check_kind = _check_by(lambda value: isinstance(value, hint), _noun_of(hint))
+
+    def check(name: str, value: Any) -> None:
+        check_kind(name, value)
+        if not are_encodable(value):
+            raise _not_encodable(name, value)
+
+    return check
 
 
 def _check_by(fits: Callable[[Any], bool], wanted: str) -> Check:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from ottla.model.errors import ConfigError
-from ottla.model.unicode_text import is_encodable
+from ottla.model.unicode_text import are_encodable, is_encodable
 from ottla.model.values import frozen
 
 C = TypeVar("C")
@@ -358,21 +358,8 @@ def check_fields(config: Any) -> None:
 def check_texts(config: Any) -> None:
     """Raise ConfigError, which names the field and the key, for a text that is no Unicode."""
     for definition in definitions(cast("type", type(config))).values():
-        if not _is_encodable(getattr(config, definition.field_name)):
+        if not are_encodable(getattr(config, definition.field_name)):
             raise ConfigError(definition.full_name, "has characters that UTF-8 cannot encode")
-
-
-def _is_encodable(value: Any) -> bool:
-    """Return whether UTF-8 can encode all texts of a value, such as a list or a login module."""
-    if isinstance(value, str):
-        return is_encodable(value)
-    if isinstance(value, Mapping):
-        return all(map(_is_encodable, (*value, *value.values())))
-    if isinstance(value, list | tuple):
-        return all(map(_is_encodable, value))
-    if dataclasses.is_dataclass(value):
-        return all(_is_encodable(getattr(value, one.name)) for one in dataclasses.fields(value))
-    return True
 
 
 def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], set[str]]:
