@@ -165,16 +165,16 @@ async def test_settings_of_several_topics_are_asked_for_and_changed_by_one_reque
     there, gone = ConfigResource(ConfigKind.TOPIC, "t"), ConfigResource(ConfigKind.TOPIC, "gone")
     async with open_admin(ottla_cluster.bootstrap) as admin:
         await admin.create_topic("t")
-        outcomes = await admin.try_alter_configs([there, gone], [("retention.ms", "5000")])
-        found = await admin.try_describe_configs([there, gone], keys=["retention.ms"])
-        entry = (await admin.describe_configs(there, has_synonyms=True))["retention.ms"]
+        outcomes = await admin.try_alter_configs([there, gone], [("retention.bytes", "5000")])
+        found = await admin.try_describe_configs([there, gone], keys=["retention.bytes"])
+        entry = (await admin.describe_configs(there, has_synonyms=True))["retention.bytes"]
     assert outcomes[there] is None
     assert outcomes[gone] is not None
     assert isinstance(found[gone], RefusedError)
     settings = found[there]
     assert isinstance(settings, dict)
-    assert {key: one.value for key, one in settings.items()} == {"retention.ms": "5000"}
-    assert (entry.default, entry.type) == ("604800000", 5)
+    assert {key: one.value for key, one in settings.items()} == {"retention.bytes": "5000"}
+    assert (entry.default, entry.type) == ("-1", 5)
 
 
 async def test_records_of_several_partitions_are_deleted_or_kept_each_on_its_own(
@@ -215,11 +215,11 @@ async def test_a_setting_tells_where_its_value_comes_from_and_what_it_means(
 ) -> None:
     topic = ConfigResource(ConfigKind.TOPIC, "t")
     async with open_admin(ottla_cluster.bootstrap) as admin:
-        await admin.create_topic("t", configs={"retention.ms": "1000"})
+        await admin.create_topic("t", configs={"retention.bytes": "1000"})
         found = await admin.describe_configs(topic, has_synonyms=True, has_documentation=True)
-        entry = found["retention.ms"]
+        entry = found["retention.bytes"]
         brokers = await admin.broker_configs(NODE)
-    assert entry.synonyms[0] == ("retention.ms", "1000", ConfigSource.TOPIC)
+    assert entry.synonyms[0] == ("retention.bytes", "1000", ConfigSource.TOPIC)
     assert entry.synonyms[-1].source is ConfigSource.DEFAULT
     assert entry.documentation
     assert brokers["node.id"].is_read_only
