@@ -50,7 +50,12 @@ class Follower:
         self.world = world
         self.directory = directory
         self.disk = RealDisk([str(directory)])
-        config = BrokerConfig(node_id=LOCAL, replica_fetch_wait_ms_max=LONG_POLL_MS)
+        config = BrokerConfig(
+            node_id=LOCAL,
+            replica_fetch_wait_ms_max=LONG_POLL_MS,
+            replica_socket_timeout_ms=LONG_POLL_MS,
+            replica_lag_time_ms_max=LONG_POLL_MS,
+        )
         self.table = PartitionTable(world.table.image)
         self.fetchers = ReplicaFetchers(
             config,
