@@ -7,7 +7,7 @@ import pytest
 from ottla.controller import elections
 from ottla.controller.client_requests import DECISIONS
 from ottla.controller.decision import QuorumStatus, ReplicaStatus, decided
-from ottla.controller.describe_quorum import describe_quorum
+from ottla.controller.describe_quorum import describe_quorum, quorum_status
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.directories import UNASSIGNED
@@ -21,6 +21,9 @@ from ottla.metadata.records import (
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset
 from ottla.proto import controller_pb2 as pb
+from ottla.raft.progress import QuorumProgress, ReplicaProgress
+from ottla.raft.transitions import Standing
+from ottla.raft.voters import ReplicaKey, Voter, VoterSet
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
@@ -358,3 +361,41 @@ def test_a_level_of_a_later_release_is_refused_by_its_name() -> None:
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "30-32 (4.3-IV0 to 4.4-IV1); 33 is 4.4-IV2" in (answer.error_message or "")
     assert "--feature metadata.version=32" in (answer.error_message or "")
+
+
+@pytest.mark.parametrize(
+    ("standing", "cure"),
+    [
+        (Standing.CATCHING_UP, "once it has caught up"),
+        (Standing.AMNESIAC, "once every other controller has answered it"),
+    ],
+)
+def test_the_quorum_s_status_names_a_voter_without_a_vote(standing: Standing, cure: str) -> None:
+    def progress(node_id: int, standing: Standing) -> ReplicaProgress:
+        return ReplicaProgress(
+            key=ReplicaKey(NodeId(node_id), UUID(int=node_id)),
+            end_offset=Offset(7),
+            last_fetch_ms=1,
+            last_caught_up_ms=1,
+            standing=standing,
+        )
+
+    status = quorum_status(
+        QuorumProgress(
+            leader_id=NodeId(101),
+            leader_epoch=Epoch(3),
+            high_watermark=Offset(9),
+            voters=(progress(101, Standing.FULL), progress(102, standing)),
+            observers=(progress(1, Standing.FULL),),
+        ),
+        VoterSet((Voter(id=NodeId(101)), Voter(id=NodeId(102)))),
+        problems=("Voter 103 refuses.",),
+        now_ms=2,
+        wall_ms=2,
+    )
+
+    other, problem = status.problems
+    assert other == "Voter 103 refuses."
+    assert problem.startswith("controller 102 follows without a vote")
+    assert cure in problem
+    assert "quorum.damaged" in problem

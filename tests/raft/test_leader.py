@@ -1,5 +1,7 @@
 """Leader and Resigned: commitment, parked fetches, losing the majority, saying goodbye."""
 
+from typing import Any
+
 import pytest
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -39,7 +41,7 @@ def append(solo: Solo, *values: str) -> Effects:
     return solo.step(AppendRequested(epoch=epoch, records=records))
 
 
-def fetched(solo: Solo, sender: int, offset: int, **more: int) -> FetchResponse | None:
+def fetched(solo: Solo, sender: int, offset: int, **more: Any) -> FetchResponse | None:
     answer = solo.ask(solo.fetch_request(sender, offset=offset, last_epoch=1, **more))
     assert answer is None or isinstance(answer, FetchResponse)
     return answer

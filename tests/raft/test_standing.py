@@ -1,5 +1,8 @@
 """A voter whose files were damaged: it follows, and takes no part before it has caught up."""
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
 from ottla.model.errors import ErrorCode
@@ -154,3 +157,41 @@ def test_an_amnesiac_that_hears_only_some_stays_one() -> None:
         solo.tick(1_000)
 
     assert solo.core.standing is Standing.AMNESIAC
+
+
+@pytest.mark.parametrize("standing", Standing)
+def test_a_leader_knows_the_standing_that_each_voter_told_last(standing: Standing) -> None:
+    solo = Solo(1)
+    solo.become_leader()
+
+    for told in (standing, Standing.FULL):
+        epoch = 0 if told is Standing.AMNESIAC else None
+        solo.ask(
+            solo.fetch_request(2, offset=0, last_epoch=0, wait_ms=0, epoch=epoch, standing=told)
+        )
+        described = solo.core.describe()
+
+        assert described is not None
+        standings = {int(one.key.id): one.standing for one in described.voters}
+        assert standings == {1: Standing.FULL, 2: told, 3: Standing.FULL}
+
+
+def test_a_wiped_namesake_says_nothing_of_a_voter() -> None:
+    solo = Solo(1)
+    solo.become_leader()
+    fetch = solo.fetch_request(2, offset=0, last_epoch=0, wait_ms=0, standing=Standing.CATCHING_UP)
+
+    solo.ask(replace(fetch, replica_directory_id=UUID(int=99)))
+
+    described = solo.core.describe()
+    assert described is not None
+    assert {one.standing for one in described.voters} == {Standing.FULL}
+
+
+def test_a_damaged_voter_tells_its_standing_with_each_fetch() -> None:
+    for standing in (Standing.CATCHING_UP, Standing.AMNESIAC):
+        solo = damaged(1, election=replace(DAMAGED, standing=standing))
+        solo.tick()
+        fetches = [one.request for one in solo.sent if isinstance(one.request, FetchRequest)]
+        assert fetches
+        assert {fetch.standing for fetch in fetches} == {standing}

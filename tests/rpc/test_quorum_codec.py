@@ -10,6 +10,7 @@ from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.proto import quorum_pb2 as pb
 from ottla.raft import messages as raft
+from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey, VoterEndpoint
 from ottla.rpc.quorum_codec import CONVERSATIONS
 
@@ -44,6 +45,7 @@ VALUES: dict[str, Any] = {
     "records": b"batches",
     "size_bytes": 1234,
     "data": b"bytes",
+    "standing": Standing.AMNESIAC,
 }
 RESPONSES = {
     raft.VoteRequest: raft.VoteResponse,

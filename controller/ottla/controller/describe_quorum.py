@@ -1,10 +1,13 @@
 """DescribeQuorum's reply out of what the leader of the quorum knows (KIP-595, KIP-836)."""
 
+from collections.abc import Iterable, Iterator
+
 from ottla.controller.decision import QuorumStatus, ReplicaStatus
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
 from ottla.raft.progress import QuorumProgress
 from ottla.raft.progress import ReplicaProgress as RaftReplicaStatus
+from ottla.raft.transitions import Standing
 from ottla.raft.voters import VoterSet
 from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.wire.messages.describe_quorum_response import (
@@ -20,6 +23,19 @@ DIRECTORIES_FROM = 2
 """The version from which the reply tells directory ids and endpoints (KIP-853)."""
 
 UNKNOWN_INSTANT_MS = -1
+
+WITHOUT_VOTE = {
+    Standing.CATCHING_UP: (
+        "controller {} follows without a vote: its disk lost metadata that it had acknowledged; it"
+        " votes again by itself once it has caught up; check its disk and its log (quorum.damaged)"
+    ),
+    Standing.AMNESIAC: (
+        "controller {} follows without a vote: its disk lost its epoch and vote; it votes again by"
+        " itself once every other controller has answered it and it has caught up; start those that"
+        " are down, and check its disk and its log (quorum.damaged)"
+    ),
+}
+"""What a voter's standing means to an operator."""
 
 SENTENCES = "\n"
 """Between two of them in one message."""
@@ -62,9 +78,15 @@ def quorum_status(
         high_watermark=description.high_watermark,
         voters=tuple(map(replica, description.voters)),
         observers=tuple(map(replica, description.observers)),
-        problems=problems,
+        problems=(*problems, *_without_vote(description.voters)),
         warnings=warnings,
     )
+
+
+def _without_vote(voters: Iterable[RaftReplicaStatus]) -> Iterator[str]:
+    for voter in voters:
+        if voter.standing in WITHOUT_VOTE:
+            yield WITHOUT_VOTE[voter.standing].format(voter.key.id)
 
 
 def describe_quorum(

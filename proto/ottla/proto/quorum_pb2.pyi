@@ -123,7 +123,7 @@ class EndQuorumEpochResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("cluster_id", "replica_id", "replica_directory_id", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "high_watermark", "bytes_max", "wait_ms_max")
+    __slots__ = ("cluster_id", "replica_id", "replica_directory_id", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "high_watermark", "bytes_max", "wait_ms_max", "standing")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICA_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,7 @@ class FetchRequest(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_MAX_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     replica_id: int
     replica_directory_id: bytes
@@ -142,7 +143,8 @@ class FetchRequest(_message.Message):
     high_watermark: int
     bytes_max: int
     wait_ms_max: int
-    def __init__(self, cluster_id: _Optional[str] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., current_leader_epoch: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ...) -> None: ...
+    standing: int
+    def __init__(self, cluster_id: _Optional[str] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., current_leader_epoch: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., bytes_max: _Optional[int] = ..., wait_ms_max: _Optional[int] = ..., standing: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("error_code", "leader_id", "leader_epoch", "leader_endpoints", "high_watermark", "log_start_offset", "diverging_epoch", "snapshot_id", "records")

@@ -142,6 +142,7 @@ class Leader:
         overtaken = self._parked.pop(request.replica_key, None)
         if overtaken is not None:
             replica.reply(overtaken.token, self._response(replica))
+        self.note_standing(replica, request)
         answer = self._where_to_go_instead(replica, request)
         if answer is not None:
             self._note_contact(replica, request.replica_key, now_ms)
@@ -162,6 +163,15 @@ class Leader:
         self._parked[request.replica_key] = parked
         if has_news or wait_ms <= 0 or len(self._parked) > PARKED_FETCHES_MAX:
             self._answer(replica, parked)
+
+    def note_standing(self, replica: Replica, request: FetchRequest) -> None:
+        """Take note whether a voter was damaged, for those who ask how the quorum is.
+
+        Also of one whose fetch is refused: a voter that forgot its vote sends no other.
+        """
+        key = request.replica_key
+        if replica.identity.voters.is_voter(key) and key.id in self._voters:
+            self._voters[key.id].standing = request.standing
 
     def on_fetch_snapshot(
         self, replica: Replica, request: FetchSnapshotRequest, now_ms: int
@@ -287,4 +297,5 @@ def _status(progress: Progress) -> ReplicaProgress:
         end_offset=progress.end_offset,
         last_fetch_ms=progress.last_contact_ms,
         last_caught_up_ms=progress.last_caught_up_ms,
+        standing=progress.standing,
     )

@@ -15,6 +15,7 @@ from uuid import UUID
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_OFFSET, ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.values import frozen
+from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey, VoterEndpoint
 
 
@@ -128,6 +129,8 @@ class FetchRequest:
     """What the sender knows to be committed; the leader answers at once when it knows more."""
     wait_ms_max: int
     bytes_max: int
+    standing: Standing = Standing.FULL
+    """The sender's: the leader decides nothing by it, and shows it to operators."""
 
     @property
     def replica_key(self) -> ReplicaKey:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
 from ottla.model.values import frozen
+from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey
 
 
@@ -21,6 +22,8 @@ class Progress:
     """The latest instant at which it had all that the leader had then; -1: never."""
     begin_due_ms: int = 0
     """When to make the leadership known to it (again)."""
+    standing: Standing = Standing.FULL
+    """As it told last."""
     _leader_end_at_contact: Offset = NO_OFFSET
 
     def on_fetch(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
@@ -43,6 +46,7 @@ class ReplicaProgress:
     end_offset: Offset
     last_fetch_ms: int
     last_caught_up_ms: int
+    standing: Standing = Standing.FULL
 
 
 @frozen(kw_only=True)

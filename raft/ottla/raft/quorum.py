@@ -312,6 +312,8 @@ class QuorumCore:
         replica = self._replica
         error = answers.fetch_error(replica, self.is_leader, request)
         if error is not ErrorCode.NONE:
+            if error is ErrorCode.FENCED_LEADER_EPOCH and isinstance(self._state, Leader):
+                self._state.note_standing(replica, request)
             replica.reply(token, answers.fetch(replica, self.leader_id, error))
             return
         assert isinstance(self._state, Leader)

@@ -272,6 +272,7 @@ class Replica:
             high_watermark=self.high_watermark,
             wait_ms_max=wait_ms_max,
             bytes_max=1 if buggify("raft-tiny-fetch") else self.config.fetch_bytes_max,
+            standing=self.standing,
         )
         self.send(to, request, now_ms)
 

@@ -15,10 +15,14 @@ from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.values import frozen
 from ottla.proto import quorum_pb2 as pb
 from ottla.raft import messages as raft
+from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey, VoterEndpoint
 from ottla.rpc.method import RpcMethod
 
 NO_LEADER = -1
+
+_STANDINGS = {standing.value: standing for standing in Standing}
+"""By their values; an unknown one is a later version's, and not FULL."""
 
 
 def _vote_request(request: raft.VoteRequest) -> pb.VoteRequest:
@@ -132,6 +136,7 @@ def _fetch_request(request: raft.FetchRequest) -> pb.FetchRequest:
         high_watermark=request.high_watermark,
         bytes_max=request.bytes_max,
         wait_ms_max=request.wait_ms_max,
+        standing=request.standing.value,
     )
 
 
@@ -146,6 +151,7 @@ def _read_fetch_request(message: pb.FetchRequest) -> raft.FetchRequest:
         high_watermark=Offset(message.high_watermark),
         bytes_max=message.bytes_max,
         wait_ms_max=message.wait_ms_max,
+        standing=_STANDINGS.get(message.standing, Standing.CATCHING_UP),
     )
 
 

@@ -19,7 +19,7 @@ from ottla.raft.testing.member import MemoryMember
 from ottla.raft.testing.memory_log import MemoryEntry, MemoryLog
 from ottla.raft.testing.seeded_rng import SeededRng
 from ottla.raft.testing.world import CLUSTER_ID, identity, voter
-from ottla.raft.transitions import Role
+from ottla.raft.transitions import Role, Standing
 
 
 class Solo:
@@ -164,6 +164,7 @@ class Solo:
         high_watermark: int = 0,
         wait_ms: int = 500,
         epoch: int | None = None,
+        standing: Standing = Standing.FULL,
     ) -> FetchRequest:
         """Return a fetch of another replica from this one."""
         return FetchRequest(
@@ -176,4 +177,5 @@ class Solo:
             high_watermark=Offset(high_watermark),
             wait_ms_max=wait_ms,
             bytes_max=1000,
+            standing=standing,
         )
