@@ -134,6 +134,8 @@ async def test_a_lone_controller_tells_that_it_is_active(tmp_path: Path) -> None
     assert found["kafka_server_raft_metrics_commit_latency_max"] >= 0
     assert found["kafka_controller_controllereventmanager_eventqueuetimems_count"] > 0
     assert found["process_open_fds"] > 3
+    for name in ("standing", "start_damages", "start_repairs", "start_lost_entries"):
+        assert found[f"ottla_controller_{name}"] == 0
 
 
 def test_clients_that_owe_mutations_have_a_series_until_they_saved_up_again() -> None:

@@ -39,6 +39,8 @@ DAMAGES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
     "checkpoint flipped": (("voter-checkpoint",), flip),
     "both removed": (("quorum-state", "voter-checkpoint"), Path.unlink),
     "epochs removed": (("leader-epoch-checkpoint",), Path.unlink),
+    "snapshot removed": (("*.checkpoint",), Path.unlink),
+    "snapshot emptied": (("*.checkpoint",), lambda path: path.write_bytes(b"")),
 }
 
 
@@ -72,11 +74,13 @@ async def go_through(controllers: Controllers, name: str, order: tuple[int, ...]
     if has_lost:
         log = await controllers.log_with("votes again", a)
         assert "neither votes nor may lead" in log
+    elif name == "snapshot emptied":
+        assert "is damaged; it is removed" in controllers.log_of(a)
     elif name.startswith("vote"):
         assert "written again from voter-checkpoint" in controllers.log_of(a)
 
 
-@pytest.mark.parametrize("name", ["log halved", "both removed", "vote removed"])
+@pytest.mark.parametrize("name", ["log halved", "both removed", "vote removed", "snapshot emptied"])
 async def test_six_changes_outlive_damage_of_one_of_the_two_that_have_them(
     tmp_path: Path, name: str
 ) -> None:

@@ -16,7 +16,10 @@ from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.rates import WindowShape, whole_ms
 from ottla.model.settings.disks import DiskConfig
 from ottla.node.authorizer_metrics import AuthorizerMetrics
+from ottla.node.quorum_metrics import voter_families
 from ottla.node.room_metrics import reserve_families, room_families
+from ottla.raft.transitions import Standing
+from ottla.raft.voter_checkpoint import VoterVerdict
 from ottla.storage.disk_room import DiskRoom, RoomReport
 from ottla.telemetry.instruments import (
     Counter,
@@ -93,6 +96,7 @@ def controller_registry(
     room: Callable[[], RoomReport] = lambda: DiskRoom("", DiskConfig()).report(0),
     reserved_bytes: Callable[[], int] = lambda: 0,
     authorizer: StandardAuthorizer | None = None,
+    voter_state: Callable[[], tuple[Standing, VoterVerdict | None]] = lambda: (Standing.FULL, None),
 ) -> Registry:
     """Return a registry that reads these, each when it is asked."""
     registry = Registry()
@@ -102,6 +106,7 @@ def controller_registry(
     registry.register(lambda: _mutations(mutations, now_ms()))
     registry.register(lambda: room_families([room()]))
     registry.register(lambda: reserve_families(reserved_bytes()))
+    registry.register(lambda: voter_families(*voter_state()))
     decisions = AuthorizerMetrics("controller", authorizer, lambda: image().acls, now_ms)
     registry.register(decisions.families)
     return registry

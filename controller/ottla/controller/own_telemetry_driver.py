@@ -60,6 +60,7 @@ class ControllerTelemetry:
             room=member.room.report,
             reserved_bytes=lambda: member.reserved_bytes,
             authorizer=controller.authorizer,
+            voter_state=lambda: member.voter_state,
         )
         registry.register(lambda: quorum_families(member, self._clock.monotonic_ms()))
         self.pauses.register(registry)

@@ -217,13 +217,11 @@ async def quorum_identity(
 ) -> QuorumIdentity:
     """Return who this replica is, and whom it decides with.
 
-    Who votes is what the latest snapshot says, else the settings; where a voter listens is what
-    the settings say, if they name it, for machines move.
+    Who votes is what the latest whole snapshot says, else the settings; where a voter listens is
+    what the settings say, if they name it, for machines move.
     """
     addresses = {voter.id: _endpoints(voter) for voter in configured}
-    stored = None
-    with suppress(CorruptDataError):  # a broker's copy: it is thrown away when it is opened
-        stored = await _stored_voters(disk, metadata_log_dir)
+    stored = await _stored_voters(disk, metadata_log_dir)
     if stored is None:
         voters = tuple(Voter(id=id_, endpoints=found) for id_, found in addresses.items())
     else:
@@ -249,11 +247,15 @@ async def _stored_voters(disk: Disk, metadata_log_dir: str) -> VoterSet | None:
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     if not disk.exists(directory):
         return None
-    found = [snapshot.parse_name(name) for name in await disk.listdir(directory)]
-    latest = max((one for one in found if one is not None), default=None)
-    if latest is None:
-        return None
-    return snapshot.voters_of(await disk.read_file(f"{directory}/{snapshot.file_name(latest)}"))
+    names = await disk.listdir(directory)
+    found = [one for name in names if (one := snapshot.parse_name(name)) is not None]
+    for each in sorted(found, reverse=True):
+        with suppress(CorruptDataError):  # it is removed when the log is opened
+            data = await disk.read_file(f"{directory}/{snapshot.file_name(each)}")
+            voters = snapshot.voters_of(data)
+            if voters is not None:
+                return voters
+    return None
 
 
 def _endpoints(voter: ConfiguredVoter) -> tuple[VoterEndpoint, ...]:

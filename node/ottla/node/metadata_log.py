@@ -9,7 +9,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable
 
-from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, KIB, METADATA_BATCH_BYTES_MAX
 from ottla.model.seams import Clock
@@ -19,7 +19,8 @@ from ottla.node.quorum_files.checkpoint_file import (
     create_checkpoint,
     read_voter_files,
 )
-from ottla.node.quorum_files.log_check import cut_false_batches
+from ottla.node.quorum_files.log_check import check_epochs, cut_false_batches
+from ottla.node.quorum_files.snapshot_check import SOUND, SnapshotCheck
 from ottla.node.reserved_space import ReservedSpace
 from ottla.node.snapshot_store import SnapshotStore, knows_epoch_below, open_snapshot_store
 from ottla.raft import election_state, snapshot
@@ -41,7 +42,7 @@ from ottla.storage.disk_errors import is_disk_full
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
-from ottla.wire.batch import batches, parse_header
+from ottla.wire.batch import parse_header
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -149,6 +150,8 @@ class MetadataLog:
         self._part: DiskFile | None = None
         self.promises: CheckpointFile | None = None
         """Promises of a voter; None for an observer."""
+        self.found: VoterVerdict | None = None
+        """What its files proved at the start; None for an observer."""
         self.voters: VoterSet | None = None
         """The voters that the latest snapshot names, to be named by the next one too."""
 
@@ -158,22 +161,26 @@ class MetadataLog:
         await cut_false_batches(self._disk, self._log, latest, epoch_min=EPOCH_OF_NOTHING)
         if latest is not None and not self._is_continued_from(latest):
             await self._start_at(latest)
-        elif self.start_offset > (Offset(0) if latest is None else latest.offset):
-            _LOGGER.error(
-                "the metadata log begins at offset %s, and no snapshot holds what is below: its"
-                " %s entries are dropped",
-                self.start_offset,
-                self.end_offset - self.start_offset,
-            )
-            await self._log.truncate_fully_and_start_at(
-                Offset(0) if latest is None else latest.offset
-            )
+        else:
+            await self._drop_what_continues_nothing(Offset(0) if latest is None else latest.offset)
         # A crash came before these went with their part of the log.
         useless = [one for one in self._snapshots.ids if one.offset < self.start_offset]
         await self._snapshots.remove(useless)
         if latest is not None:
             await self._learn_voters(latest)
         await self._log.flush()
+
+    async def _drop_what_continues_nothing(self, snapshot_end: Offset) -> None:
+        """Empty a log that begins above its newest snapshot: nothing holds what is between."""
+        if self.start_offset <= snapshot_end:
+            return
+        _LOGGER.error(
+            "the metadata log begins at offset %s, and no snapshot holds what is below: its %s"
+            " entries are dropped",
+            self.start_offset,
+            self.end_offset - self.start_offset,
+        )
+        await self._log.truncate_fully_and_start_at(snapshot_end)
 
     def _is_continued_from(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Return whether the log holds what the snapshot does, or goes on from its end.
@@ -448,12 +455,16 @@ class MetadataLog:
 
     # --- what a voter promised --------------------------------------------------------------
 
-    async def open_as_voter(self, *, is_state_expected: bool) -> VoterVerdict:
+    async def open_as_voter(
+        self, *, is_state_expected: bool, snapshots: SnapshotCheck = SOUND
+    ) -> VoterVerdict:
         """Return what this voter's files prove, durably, and keep its promises from now on.
 
-        `is_state_expected` is whether the directory was formatted with the files of a voter.
+        `is_state_expected` is whether the directory was formatted with the files of a voter,
+        `snapshots` what was found of them before the log was opened.
         """
-        verdict = await self.judge_voter(is_state_expected=is_state_expected)
+        verdict = await self.judge_voter(is_state_expected=is_state_expected, snapshots=snapshots)
+        self.found = verdict
         while self.promises is None:
             try:
                 self.promises = await create_checkpoint(
@@ -466,7 +477,9 @@ class MetadataLog:
             await self.write_election(verdict.checkpoint.election)
         return verdict
 
-    async def judge_voter(self, *, is_state_expected: bool) -> VoterVerdict:
+    async def judge_voter(
+        self, *, is_state_expected: bool, snapshots: SnapshotCheck = SOUND
+    ) -> VoterVerdict:
         """Return what this voter's files prove, and change nothing."""
         latest = self.latest_snapshot_id
         files = await read_voter_files(
@@ -476,6 +489,7 @@ class MetadataLog:
             end_offset=self.end_offset,
             snapshot_end=Offset(0) if latest is None else latest.offset,
             epoch_of=self._epoch_of,
+            snapshots=snapshots,
         )
         return judge(files)
 
@@ -541,7 +555,7 @@ class MetadataLog:
 
     def _append_as_follower(self, records: memoryview, epoch_max: Epoch) -> None:
         try:
-            _check_epochs(records, self.last_epoch, epoch_max)
+            check_epochs(records, self.last_epoch, epoch_max)
             self._log.append_as_follower(records, now_ms=self._clock.wall_ms())
         except RefusedError as refusal:
             if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
@@ -557,24 +571,6 @@ def _is_for_want_of_room(error: OSError | RefusedError) -> bool:
 
 def _size_of(append: Append) -> int:
     return 0 if isinstance(append, LeaderChangeAppend) else len(_view(append.records))
-
-
-def _check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:
-    """Raise RefusedError(CORRUPT_MESSAGE) unless the epochs rise from the log's to the leader's.
-
-    What a log says of epochs is believed at the next start.
-    """
-    try:
-        for _, header in batches(records, is_partial_end_allowed=True):
-            if not lowest <= header.partition_leader_epoch <= highest:
-                raise RefusedError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"a batch of epoch {header.partition_leader_epoch}, not between {lowest} and"
-                    f" {highest}",
-                )
-            lowest = header.partition_leader_epoch
-    except CorruptDataError as error:
-        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
 
 
 def whole_batches_bytes(data: bytes) -> int:

@@ -59,7 +59,7 @@ from ottla.raft.performer import take_step
 from ottla.raft.progress import QuorumProgress
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.transitions import Role, Standing
-from ottla.raft.voter_checkpoint import VoterCheckpoint
+from ottla.raft.voter_checkpoint import VoterCheckpoint, VoterVerdict
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.quorum_client import QuorumClient
 from ottla.rpc.rpc_seam import Rpc
@@ -222,6 +222,11 @@ class QuorumMember:
         if self._core.standing is not Standing.FULL and self._log.promises is not None:
             return (self._does_not_vote(self._log.promises.checkpoint), *self._problems)
         return self._problems
+
+    @property
+    def voter_state(self) -> tuple[Standing, VoterVerdict | None]:
+        """Return which promises it keeps, and what its files proved at its start."""
+        return self._core.standing, self._log.found
 
     def _does_not_vote(self, checkpoint: VoterCheckpoint) -> str:
         return self._named(

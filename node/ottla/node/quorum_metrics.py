@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from ottla.model.ids import NO_NODE
 from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_meter import QuorumMeter
+from ottla.raft.transitions import Standing
+from ottla.raft.voter_checkpoint import VoterCheckpoint, VoterVerdict
 from ottla.telemetry.instruments import Family, MetricKind
 from ottla.telemetry.kafka_names import prometheus_name
 
@@ -59,6 +61,36 @@ def _work_families(meter: QuorumMeter, now_ms: int) -> Iterator[Family]:
         ),
     ):
         yield _gauge(attribute, text, value)
+
+
+def voter_families(standing: Standing, found: VoterVerdict | None) -> Iterator[Family]:
+    """Yield whether this controller may vote, and what its files proved at its start."""
+    checkpoint = VoterCheckpoint() if found is None else found.checkpoint
+    lost_count = max(0, checkpoint.promised_end - checkpoint.flushed.offset)
+    for name, text, value in (
+        (
+            "standing",
+            "0 for a controller that votes; 1 for one that lost metadata which it had acknowledged,"
+            " and follows until it has caught up; 2 for one that lost its vote, too.",
+            standing.value,
+        ),
+        (
+            "start_damages",
+            "Promises that this controller could not keep by its files when it started.",
+            0 if found is None else len(found.damages),
+        ),
+        (
+            "start_repairs",
+            "Damaged files that its other files made good when it started.",
+            0 if found is None else len(found.repairs),
+        ),
+        (
+            "start_lost_entries",
+            "Entries of the metadata log that it had acknowledged and lacked when it started.",
+            lost_count,
+        ),
+    ):
+        yield Family(f"ottla_controller_{name}", MetricKind.GAUGE, text, (), (((), value),))
 
 
 def metadata_families(member: QuorumMember) -> Iterator[Family]:

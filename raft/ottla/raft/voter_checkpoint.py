@@ -34,6 +34,8 @@ SLOT_BYTES = 512
 
 FILE_BYTES = 2 * SLOT_BYTES
 
+WRITTEN_AGAIN = f"it is written again from {VOTER_CHECKPOINT_FILE}"
+
 _MAGIC = b"OVC1"
 _FIELDS = struct.Struct(">4sQqiqiiiB16s")
 _CRC = struct.Struct(">I")
@@ -133,6 +135,10 @@ class VoterFiles:
     """End of the newest snapshot, which stands for all below; 0 without one."""
     epoch_of: Callable[[Offset], Epoch]
     """Epoch of the entry at an offset of the log, or of one that its newest snapshot ends with."""
+    losses: tuple[str, ...] = ()
+    """What was found lost before the log was opened, a clause each."""
+    made_good: tuple[str, ...] = ()
+    """What was found damaged then, and loses nothing, a clause each."""
 
 
 @frozen(kw_only=True)
@@ -152,8 +158,8 @@ class VoterVerdict:
 def judge(files: VoterFiles) -> VoterVerdict:
     """Return what a voter still knows, and which of its promises it cannot keep."""
     kept, state = files.checkpoint, files.election
-    damages: list[str] = []
-    repairs: list[str] = []
+    damages = [*files.losses]
+    repairs = [*files.made_good]
     if kept is None:
         election = _without_checkpoint(files, damages)
     else:
@@ -211,14 +217,17 @@ def _with_checkpoint(
     # The checkpoint is written first, so no sound quorum-state knows more.
     is_later = state is not None and _knowledge(state) > _knowledge(election)
     if state is None:
-        repairs.append("quorum-state is gone or damaged")
+        repairs.append(f"quorum-state is gone or damaged; {WRITTEN_AGAIN}")
     elif is_later and files.is_checkpoint_expected:
         damages.append(
             f"{VOTER_CHECKPOINT_FILE} knows epoch {election.epoch}, and quorum-state a later vote,"
             f" leader or epoch, {state.epoch}"
         )
     elif not is_later and _knowledge(state) < _knowledge(election):
-        repairs.append("quorum-state is older: a crash came between the two, or it was put back")
+        repairs.append(
+            f"quorum-state is older: a crash came between the two, or it was put back;"
+            f" {WRITTEN_AGAIN}"
+        )
     if is_later and not files.is_checkpoint_expected:
         assert state is not None
         return state  # a version without checkpoints ran meanwhile, and went on from here

@@ -12,8 +12,11 @@ from ottla.model.seams import Clock
 from ottla.model.settings.controller import ControllerConfig
 from ottla.node.identity import read_meta_properties
 from ottla.node.metadata_log import open_metadata_log
+from ottla.node.quorum_files.checkpoint_file import read_voter_files
+from ottla.node.quorum_files.snapshot_check import SnapshotCheck, check_snapshots, remove_damaged
 from ottla.raft.transitions import Standing
-from ottla.raft.voter_checkpoint import VoterVerdict
+from ottla.raft.voter_checkpoint import VoterVerdict, judge
+from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import Disk
 
 
@@ -22,19 +25,25 @@ async def accept_loss(
 ) -> VoterVerdict:
     """Return what a stopped controller lost; with `is_decided` have it vote again all the same.
 
-    The log is recovered as by a start.  Raises ConfigError if the directory is not formatted.
+    The log is recovered as by a start, unless what it continues is lost.  Raises ConfigError if the
+    directory is not formatted.
     """
     directory = config.metadata_log_dir
     properties = await read_meta_properties(disk, directory)
     if properties is None:
         raise ConfigError("metadata.log.dir", f"{directory} is not formatted")
     is_expected = properties.has_voter_files
+    files = f"{directory}/{METADATA_DIRECTORY}"
+    snapshots = await check_snapshots(disk, files)
+    if snapshots.is_out_of_reach and not is_decided:
+        return await _verdict_without_log(disk, files, snapshots, is_state_expected=is_expected)
+    await remove_damaged(disk, files, snapshots)
     log = await open_metadata_log(disk, directory, config=config.quorum, clock=clock)
     try:
-        verdict = await log.judge_voter(is_state_expected=is_expected)
+        verdict = await log.judge_voter(is_state_expected=is_expected, snapshots=snapshots)
         election = verdict.checkpoint.election
         if is_decided and election.standing is not Standing.FULL:
-            await log.open_as_voter(is_state_expected=is_expected)
+            await log.open_as_voter(is_state_expected=is_expected, snapshots=snapshots)
             epoch = Epoch(max(election.epoch, log.last_epoch))
             if epoch != election.epoch:
                 election = replace(election, epoch=epoch, leader_id=None, voted=None)
@@ -44,3 +53,20 @@ async def accept_loss(
         raise
     await log.close()
     return verdict
+
+
+async def _verdict_without_log(
+    disk: Disk, directory: str, snapshots: SnapshotCheck, *, is_state_expected: bool
+) -> VoterVerdict:
+    """Return the verdict on a voter whose log continues no whole snapshot, and change nothing."""
+    end_offset, epoch = snapshots.base
+    files = await read_voter_files(
+        disk,
+        directory,
+        is_state_expected=is_state_expected,
+        end_offset=end_offset,
+        snapshot_end=end_offset,
+        epoch_of=lambda _: epoch,
+        snapshots=snapshots,
+    )
+    return judge(files)

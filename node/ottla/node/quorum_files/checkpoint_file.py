@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_OFFSET, Epoch, Offset, OffsetAndEpoch
+from ottla.node.quorum_files.snapshot_check import SnapshotCheck
 from ottla.raft import election_state
 from ottla.raft.election_state import QUORUM_STATE_FILE, ElectionState
 from ottla.raft.transitions import Standing
@@ -34,6 +35,7 @@ async def read_voter_files(
     end_offset: Offset,
     snapshot_end: Offset,
     epoch_of: Callable[[Offset], Epoch],
+    snapshots: SnapshotCheck,
 ) -> VoterFiles:
     """Return what the files of a stopped voter say, beside its recovered log."""
     slot, state, is_checkpointed = None, None, False
@@ -43,6 +45,7 @@ async def read_voter_files(
         data = await disk.read_file(f"{directory}/{QUORUM_STATE_FILE}")
         state = election_state.decode(data)
         is_checkpointed = election_state.is_checkpointed(data)
+    losses = snapshots.losses(end_offset)
     return VoterFiles(
         checkpoint=None if slot is None else slot.checkpoint,
         election=state,
@@ -51,6 +54,8 @@ async def read_voter_files(
         end_offset=end_offset,
         snapshot_end=snapshot_end,
         epoch_of=epoch_of,
+        losses=losses,
+        made_good=() if losses else snapshots.repairs,
     )
 
 

@@ -8,7 +8,7 @@ log for its own.
 import logging
 from itertools import pairwise
 
-from ottla.model.errors import CorruptDataError
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.model.limits import MIB
 from ottla.node.quorum_files.checkpoint_file import epoch_max
@@ -102,3 +102,21 @@ async def _drop(log: Log, at: Offset, what: str) -> None:
         log.end_offset,
     )
     await log.truncate_fully_and_start_at(at)
+
+
+def check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:
+    """Raise RefusedError(CORRUPT_MESSAGE) unless the epochs rise from the log's to the leader's.
+
+    What a log says of epochs is believed at the next start.
+    """
+    try:
+        for _, header in batches(records, is_partial_end_allowed=True):
+            if not lowest <= header.partition_leader_epoch <= highest:
+                raise RefusedError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"a batch of epoch {header.partition_leader_epoch}, not between {lowest} and"
+                    f" {highest}",
+                )
+            lowest = header.partition_leader_epoch
+    except CorruptDataError as error:
+        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None

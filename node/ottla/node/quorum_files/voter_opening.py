@@ -10,6 +10,7 @@ from ottla.model import log_events
 from ottla.model.errors import ConfigError
 from ottla.model.ids import Offset
 from ottla.node.metadata_log import MetadataLog
+from ottla.node.quorum_files.snapshot_check import SOUND, SnapshotCheck
 from ottla.raft.election_state import ElectionState
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VoterCheckpoint, VoterVerdict
@@ -22,20 +23,24 @@ ACCEPT = "`ottla storage accept-loss --config FILE`"
 
 
 async def open_voter(
-    log: MetadataLog, identity: QuorumIdentity, *, is_state_expected: bool
+    log: MetadataLog,
+    identity: QuorumIdentity,
+    *,
+    is_state_expected: bool,
+    snapshots: SnapshotCheck = SOUND,
 ) -> ElectionState:
     """Return the epoch, vote and standing with which a voter may begin, durable by then.
 
     Logs what it lost at ERROR and what was made good at WARNING.  Raises ConfigError if it is the
     only voter and lost anything.
     """
-    verdict = await log.judge_voter(is_state_expected=is_state_expected)
+    verdict = await log.judge_voter(is_state_expected=is_state_expected, snapshots=snapshots)
     if verdict.checkpoint.election.standing is not Standing.FULL and not identity.peers:
-        raise ConfigError("metadata.log.dir", f"{log.directory}: {_refusal(verdict)}")
-    verdict = await log.open_as_voter(is_state_expected=is_state_expected)
+        raise refused(log.directory, damages_of(verdict))
+    verdict = await log.open_as_voter(is_state_expected=is_state_expected, snapshots=snapshots)
     election = verdict.checkpoint.election
     for repair in verdict.repairs:
-        _LOGGER.warning("%s: %s; it is written again from voter-checkpoint", log.directory, repair)
+        _LOGGER.warning("%s: %s", log.directory, repair)
     if election.standing is not Standing.FULL:
         _LOGGER.error(
             "%s: %s; controller %s neither votes nor may lead until it has caught up with a leader"
@@ -73,8 +78,10 @@ def missing(checkpoint: VoterCheckpoint) -> str:
     return f"it has not caught up since, up to offset {end}"
 
 
-def _refusal(verdict: VoterVerdict) -> str:
-    return (
-        f"{damages_of(verdict)}; put the directory back from a backup of the stopped controller, or"
-        f" lose for good what is missing with {ACCEPT}"
+def refused(directory: str, damages: str) -> ConfigError:
+    """Return the refusal of a lone voter that was damaged."""
+    return ConfigError(
+        "metadata.log.dir",
+        f"{directory}: {damages}; put the directory back from a backup of the stopped controller,"
+        f" or lose for good what is missing with {ACCEPT}",
     )

@@ -7,9 +7,12 @@ from typing import Any
 
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.model.ids import Offset
+from ottla.node.metadata_log import MetadataLog
 from ottla.node.quorum_files.checkpoint_file import CheckpointFile
-from ottla.raft import voter_checkpoint
+from ottla.raft import snapshot, voter_checkpoint
 from ottla.raft.follower import Follower
+from ottla.raft.leader import Leader
+from ottla.raft.messages import FetchRequest
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role, Standing
 from ottla.raft.voter_checkpoint import Slot, VoterFiles, decode_file
@@ -104,6 +107,29 @@ def _promise_not_lowered() -> Any:
     return patched(CheckpointFile, lower_to=lower_to)
 
 
+def _damaged_snapshot_believed() -> Any:
+    return patched(snapshot, check_whole=lambda data: None)
+
+
+def _log_without_snapshot_kept() -> Any:
+    async def drop_nothing(self: MetadataLog, snapshot_end: Offset) -> None:
+        assert snapshot_end >= 0
+
+    return patched(MetadataLog, _drop_what_continues_nothing=drop_nothing)
+
+
+@contextmanager
+def _shown_standing_sticks() -> Iterator[None]:
+    original = Leader.note_standing
+
+    def note_standing(self: Leader, replica: Replica, request: FetchRequest) -> None:
+        if request.standing is not Standing.FULL:
+            original(self, replica, request)
+
+    with patched(Leader, note_standing=note_standing):
+        yield
+
+
 def _row(name: str, sentence: str, plant: Plant, *, seed_count: int = 2_000) -> Mutant:
     return Mutant(
         name=name,
@@ -154,5 +180,21 @@ MUTANTS = (
         "voter-promise-not-lowered",
         "what is cut off as uncommitted stays promised",
         _promise_not_lowered,
+    ),
+    _row(
+        "voter-snapshot-believed",
+        "a damaged snapshot is taken for a whole one",
+        _damaged_snapshot_believed,
+        seed_count=500,
+    ),
+    _row(
+        "voter-log-above-nothing",
+        "a log that begins above its newest snapshot is kept",
+        _log_without_snapshot_kept,
+    ),
+    _row(
+        "voter-shown-damaged-on",
+        "a leader shows a voter as damaged that votes again",
+        _shown_standing_sticks,
     ),
 )

@@ -81,6 +81,10 @@ class DamagedRaftWalk(DiskRaftWalk):
         "a file is put back from an older copy",
         "a damaged voter votes again",
         "a voter's lost vote is known from its checkpoint",
+        "a leader shows a voter that is AMNESIAC",
+        "a leader shows a voter that is CATCHING_UP",
+        "a voter's damaged snapshot was all that it had",
+        "a voter's damaged snapshot is made good by its log",
     )
 
     def make_walk(self, chance: Chance) -> WalkedQuorum:
@@ -185,9 +189,21 @@ class DiskWalk(WalkedQuorum):
 
     def _is_together(self, wanted: int) -> bool:
         whole = [one for at, one in enumerate(self.members) if at not in self._wiped]
-        return all(
+        return self._are_all_shown_as_full(whole) and all(
             member.running.high_watermark >= wanted and member.running.standing is Standing.FULL
             for member in whole
+        )
+
+    def _are_all_shown_as_full(self, whole: list[MemoryMember]) -> bool:
+        """Return whether a leader shows none of its voters as one without a vote."""
+        ids = {member.identity.node_id for member in whole}
+        shown = [one.running.describe() for one in whole if one.is_leader]
+        return all(
+            voter.standing is Standing.FULL
+            for description in shown
+            if description is not None
+            for voter in description.voters
+            if voter.key.id in ids
         )
 
     def _pass_time(self, wanted: int) -> int:
@@ -274,7 +290,14 @@ class DamagedWalk(DiskWalk):
         member = self.members[at]
         assert isinstance(member, DiskMember)
         self.trace.add("damage", at, kind.name)
-        if member.damage(kind):
+        has_lost = member.damage(kind)
+        if kind is Damage.SNAPSHOTS and member.log.has_snapshot_damage:
+            self.rare.sometimes(
+                "a voter's damaged snapshot was all that it had"
+                if has_lost
+                else "a voter's damaged snapshot is made good by its log"
+            )
+        if has_lost:
             is_amnesiac = member.log.standing is Standing.AMNESIAC
             self.rare.sometimes(
                 "a voter has forgotten its vote" if is_amnesiac else "a voter's log was cut"
@@ -294,6 +317,10 @@ class DamagedWalk(DiskWalk):
         state = effects.persist_election
         member = self.members[at]
         assert isinstance(member, DiskMember)
+        shown = member.running.describe() if member.is_leader else None
+        if shown is not None:
+            for standing in {voter.standing for voter in shown.voters} - {Standing.FULL}:
+                self.rare.sometimes(f"a leader shows a voter that is {standing.name}")
         if state is not None and state.standing is Standing.FULL:
             if member.log.standing is not Standing.FULL:
                 self.rare.sometimes("a damaged voter votes again")

@@ -17,6 +17,7 @@ from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.identity import write_first_vote
 from ottla.node.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.quorum_files.snapshot_check import SOUND, check_snapshots, remove_damaged
 from ottla.raft.effects import Append, FollowerAppend, LeaderAppend, SnapshotChunk
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
@@ -50,6 +51,7 @@ class Damage(Enum):
     STATE_FILES = auto()
     """Both that remember the vote, so that nothing does."""
     EPOCHS = auto()
+    SNAPSHOTS = auto()
     OLDER_COPY = auto()
     """One file, put back from an older copy."""
 
@@ -81,6 +83,8 @@ class DiskLog:
         """What the file `quorum-state` said when the log was opened."""
         self.damages: tuple[str, ...] = ()
         """What the log's voter lost, as it was opened."""
+        self.has_snapshot_damage = False
+        """Whether snapshots were found damaged or missing, as it was opened."""
         self.standing = Standing.FULL
         """What this log's voter may do, as the log was opened."""
         self.was_cut_while_recovered = False
@@ -95,6 +99,8 @@ class DiskLog:
         """What is being appended: a power cut may leave some of it."""
         self._promised = Offset(0)
         """The end of what every recovery must find."""
+        self._lacks_snapshots = False
+        """Whether some were damaged: a whole log that begins at 0 needs none."""
         self._formerly: dict[str, bytes] = {}
         """A file of the directory as it was once, by name."""
         run_through(self.disk.makedirs(DIRECTORY))
@@ -258,15 +264,22 @@ class DiskLog:
             raise OSError(errno.ENOSPC, "no room", self._log.directory)
 
     def _opened(self) -> MetadataLog:
+        snapshots = SOUND
+        if self._is_voter:
+            snapshots = run_through(check_snapshots(self.disk, DIRECTORY))
+            run_through(remove_damaged(self.disk, DIRECTORY, snapshots))
         log: MetadataLog = run_through(
             open_metadata_log(self.disk, ROOT, config=self._config, clock=_StillClock())
         )
         if not self._is_voter:
             self.election = run_through(log.read_election())
             return log
-        verdict: VoterVerdict = run_through(log.open_as_voter(is_state_expected=True))
+        verdict: VoterVerdict = run_through(
+            log.open_as_voter(is_state_expected=True, snapshots=snapshots)
+        )
         self.election = verdict.checkpoint.election
         self.damages = verdict.damages
+        self.has_snapshot_damage = bool(snapshots.damaged) or snapshots.is_out_of_reach
         self.standing = self.election.standing
         return log
 
@@ -317,9 +330,15 @@ class DiskLog:
         return self.standing is not Standing.FULL
 
     def _names_of_damage(self) -> list[str]:
-        """Return the files that may be damaged: a snapshot cannot be told from a missing one."""
+        """Return the files that may be damaged."""
         names: list[str] = run_through(self.disk.listdir(DIRECTORY))
-        wanted = (".log", "quorum-state", "leader-epoch-checkpoint", "voter-checkpoint")
+        wanted = (
+            ".log",
+            ".checkpoint",
+            "quorum-state",
+            "leader-epoch-checkpoint",
+            "voter-checkpoint",
+        )
         return [name for name in names if name.endswith(wanted)]
 
     def _damage_files(self, kind: Damage) -> None:
@@ -334,6 +353,11 @@ class DiskLog:
                     if self.rng.below(2):
                         # A flipped batch below a snapshot is met when it is fetched, by its CRC.
                         self._hurt(name, is_flipped=name == logs[-1])
+            case Damage.SNAPSHOTS:
+                self._lacks_snapshots = True
+                names = [name for name in names if name.endswith(".checkpoint")]
+                for name in names[-1:] if self.rng.below(2) else names:
+                    self._hurt(name)
             case Damage.STATE_FILES:
                 for name in ("quorum-state", "voter-checkpoint"):
                     self._hurt(name, is_whole=True)
@@ -406,6 +430,9 @@ class DiskLog:
                 "FlushedIsKept", f"a log ends at {end_offset}, not at {self._promised} or later"
             )
         latest, earliest = log.latest_snapshot_id, log.earliest_snapshot_id
+        if latest is None and self._lacks_snapshots and start_offset == 0:
+            self._compare_entries(start_offset, end_offset)
+            return
         if earliest is None or (start_offset > 0 and earliest.offset < start_offset):
             raise Violation(
                 "SnapshotAtLogStart", f"a log begins at {start_offset}, its snapshot is {earliest}"
