@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from ottla.model.errors import RefusedError
-from ottla.model.ids import NodeId
 from tests.node.test_three_processes import Controllers, three_controllers
 
 ROUNDS = int(os.environ.get("OTTLA_DAMAGES", "0"))
@@ -99,11 +98,24 @@ async def test_six_changes_outlive_every_damage_in_every_order(
             await go_through(controllers, name, order)
 
 
-async def test_a_damaged_controller_is_shown_by_the_quorum(tmp_path: Path) -> None:
-    async with three_controllers(tmp_path) as controllers:
+async def test_the_quorum_names_a_controller_that_follows_without_a_vote(tmp_path: Path) -> None:
+    async with three_controllers(tmp_path, count=5) as controllers:
         await controllers.change()
-        damaged = NodeId(controllers.ids[0])
-        controllers.kill(damaged)
-        halve(next((controllers.path(damaged) / "__cluster_metadata-0").glob("*.log")))
+        damaged, away, *_ = controllers.ids
+        controllers.kill(damaged, away)
+        files = controllers.path(damaged) / "__cluster_metadata-0"
+        for name in ("quorum-state", "voter-checkpoint"):
+            (files / name).unlink()
+
         controllers.start(damaged)
-        await controllers.log_with("votes again", damaged)
+        with trio.fail_after(60):
+            while not (shown := (await controllers.quorum()).error_message):
+                await trio.sleep(0.05)
+        assert shown.startswith(f"controller {damaged} follows without a vote: its disk lost")
+        assert "start those that are down" in shown, "the one that is away has not answered it"
+
+        controllers.start(away)
+        with trio.fail_after(60):
+            while (await controllers.quorum()).error_message:
+                await trio.sleep(0.05)
+        assert "votes again" in await controllers.log_with("votes again", damaged)

@@ -50,13 +50,15 @@ ENDLESS_MS = 600_000
 class Controllers:
     """Three formatted controllers, each a process or not, and a client of theirs."""
 
-    def __init__(self, directory: Path, runtime: RpcRuntime, fetch_timeout_ms: int) -> None:
+    def __init__(
+        self, directory: Path, runtime: RpcRuntime, fetch_timeout_ms: int, count: int
+    ) -> None:
         self.directory = directory
         self.runtime = runtime
         self.fetch_timeout_ms = fetch_timeout_ms
         self.addresses = [
             Address(NodeId(101 + index), "127.0.0.1", port)
-            for index, port in enumerate(free_ports(3))
+            for index, port in enumerate(free_ports(count))
         ]
         self.processes: dict[NodeId, subprocess.Popen[bytes]] = {}
         self.client = ControllerClient(runtime, self.addresses, lambda: None)
@@ -189,10 +191,10 @@ class Controllers:
 
 @asynccontextmanager
 async def three_controllers(
-    directory: Path, *, fetch_timeout_ms: int = FETCH_TIMEOUT_MS
+    directory: Path, *, fetch_timeout_ms: int = FETCH_TIMEOUT_MS, count: int = 3
 ) -> AsyncIterator[Controllers]:
     async with open_rpc_runtime() as runtime:
-        controllers = Controllers(directory, runtime, fetch_timeout_ms)
+        controllers = Controllers(directory, runtime, fetch_timeout_ms, count)
         await controllers.format()
         try:
             controllers.start(*controllers.ids)
