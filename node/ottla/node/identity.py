@@ -34,6 +34,7 @@ from ottla.storage.meta_properties import (
     parse_meta_properties,
     uuid_to_text,
 )
+from ottla.wire.batch import parse_header
 
 CONTROLLER_LISTENER = "CONTROLLER"
 
@@ -135,6 +136,8 @@ def _check_may_vote(directory: str, known: MetaProperties, voters: VoterSet | No
     With nobody to tell an old vote from a new one, two that lost their disks could outvote the one
     that kept what was committed.
     """
+    if voters is None and known.has_voter_files:
+        return  # formatted with the voters: only the snapshot that names them is gone or damaged
     if voters is None:
         raise ConfigError(
             "metadata.log.dir",
@@ -217,7 +220,7 @@ async def quorum_identity(
 ) -> QuorumIdentity:
     """Return who this replica is, and whom it decides with.
 
-    Who votes is what the latest whole snapshot says, else the settings; where a voter listens is
+    Who votes is what the latest snapshot says that can, else the settings; where a voter listens is
     what the settings say, if they name it, for machines move.
     """
     addresses = {voter.id: _endpoints(voter) for voter in configured}
@@ -250,9 +253,10 @@ async def _stored_voters(disk: Disk, metadata_log_dir: str) -> VoterSet | None:
     names = await disk.listdir(directory)
     found = [one for name in names if (one := snapshot.parse_name(name)) is not None]
     for each in sorted(found, reverse=True):
+        data = await disk.read_file(f"{directory}/{snapshot.file_name(each)}")
         with suppress(CorruptDataError):  # it is removed when the log is opened
-            data = await disk.read_file(f"{directory}/{snapshot.file_name(each)}")
-            voters = snapshot.voters_of(data)
+            # They stand in the first batch, so damage behind it does not hide them.
+            voters = snapshot.voters_of(data[: parse_header(data).size_bytes])
             if voters is not None:
                 return voters
     return None

@@ -7,9 +7,14 @@ import pytest
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.node.clock_driver import RealClock
-from ottla.node.identity import quorum_identity, read_meta_properties
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.node.identity import (
+    prepare_controller_directory,
+    quorum_identity,
+    read_meta_properties,
+)
 from ottla.node.metadata_log import MetadataLog
 from ottla.node.quorum_files.accepted_loss import accept_loss
 from ottla.node.quorum_files.member_files import open_files
@@ -22,6 +27,7 @@ from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VOTER_CHECKPOINT_FILE
 from ottla.raft.voters import VoterSet
 from ottla.storage.disk import RealDisk
+from ottla.storage.meta_properties import MetaProperties
 from tests.node.quorum_files.test_voter_opening import (
     DAMAGES,
     ENTRIES,
@@ -44,6 +50,10 @@ def snapshot_of(snapshot_id: OffsetAndEpoch) -> bytes:
     voters = VoterSet(tuple(voter(each) for each in THREE))
     file = SnapshotFile(id=snapshot_id, last_contained_timestamp_ms=1, voters=voters)
     return b"".join(file.batches(()))
+
+
+def cut_footer(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
 
 
 async def start(
@@ -179,3 +189,30 @@ async def test_the_newest_whole_snapshot_names_the_voters(tmp_path: Path, damage
 
     assert [one.id for one in found.voters] == [NodeId(each) for each in THREE]
     assert found.voters.is_voter(found.key)
+
+
+@pytest.mark.parametrize("has_mark", [True, False])
+@pytest.mark.parametrize("damage", [*DAMAGES, "footer lost"])
+async def test_a_directory_that_was_formatted_with_voters_starts_without_their_snapshot(
+    tmp_path: Path, damage: str, has_mark: bool
+) -> None:
+    {**DAMAGES, "footer lost": cut_footer}[damage](await with_fetched_snapshot(tmp_path))
+    path = tmp_path / "meta.properties"
+    if not has_mark:
+        path.write_text(path.read_text().replace("voter.checkpoint=true", ""))
+
+    async def prepared() -> MetaProperties:
+        return await prepare_controller_directory(
+            RealDisk(), config(tmp_path), RealRng(), wall_ms=1
+        )
+
+    names_voters = damage == "footer lost"
+    if not has_mark and not names_voters:
+        with pytest.raises(ConfigError, match="lost the snapshot that names the voters"):
+            await prepared()
+        return
+    found = await quorum_identity(
+        RealDisk(), str(tmp_path), await prepared(), (ConfiguredVoter(NodeId(1), "host", 1),)
+    )
+    assert found.is_voter
+    assert len(found.voters) == (3 if names_voters else 1)
