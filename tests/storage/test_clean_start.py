@@ -8,15 +8,16 @@ from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
 from ottla.jepsen.world.simulated_file import SimulatedFile
 from ottla.model.errors import CorruptDataError
-from ottla.model.ids import Epoch, NodeId, TopicPartition
+from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock, RealRng
+from ottla.storage.files import LEADER_EPOCH_CHECKPOINT
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_losses import LossKind
 from ottla.storage.log_manager_driver import open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
-from ottla.storage.segment_list import parse_segments
+from ottla.storage.segment_list import CLOSED_SEGMENTS, parse_segments
 from ottla.storage.workbench import read_values
 from ottla.wire.batch_builder import build_batch
 
@@ -64,9 +65,9 @@ async def disk_with_logs(count: int, *, records: int = 0) -> tuple[CountingDisk,
     return disk, config
 
 
-def append(log: Log) -> None:
+def append(log: Log, epoch: int = 0) -> None:
     batch = build_batch([(1_000, None, b"value")])
-    log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=1_000)
+    log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(epoch), now_ms=1_000)
 
 
 async def test_empty_logs_are_opened_and_closed_without_a_file_of_theirs() -> None:
@@ -194,13 +195,102 @@ async def test_a_closed_segment_that_changed_is_not_taken_as_it_was(
             assert len(read_values(log)) == log.end_offset
 
 
-async def test_a_closed_segment_that_is_gone_is_said(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("index", [0, 10])
+async def test_a_log_with_a_hole_is_lost_and_keeps_what_is_behind_it_until_it_follows(
+    index: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, config, small = await disk_with_segments()
+    names = [name for name in await disk.listdir(f"{ROOT}/t-0") if name.endswith(".log")]
+    base_offset = int(names[index].removesuffix(".log"))
+    await disk.unlink(f"{ROOT}/t-0/{names[index]}")
+    for is_known_before in (False, True):
+        async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+            await logs.recover(lambda partition: small)
+            (loss,) = logs.losses.values()
+            (log,) = [log for _, log in logs]
+            assert (loss.kind, loss.found_end_offset) == (LossKind.INCOMPLETE, base_offset)
+            assert loss.promised_end_offset == log.end_offset
+            assert log.hole_offset == base_offset
+            assert logs.known_losses.found_counts.total() == (not is_known_before)
+        disk.kill()  # the list of segments does not count at the next start: the loss is remembered
+    assert "t-0: 1 closed segments that a clean stop left are gone" in caplog.text
+    assert f"has a hole from offset {base_offset} on" in caplog.text
+
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        (log,) = [log for _, log in logs]
+        if base_offset > log.log_start_offset:
+            await log.truncate_to(Offset(base_offset))
+        else:
+            await log.truncate_fully_and_start_at(Offset(base_offset))
+        assert (log.end_offset, log.hole_offset) == (base_offset, None)
+        while log.end_offset < (loss.promised_end_offset or 0):
+            append(log)
+        await logs.forget_losses([loss.key])
+        await logs.shutdown_cleanly(1)
+    disk.kill()
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        (log,) = [log for _, log in logs]
+        assert not logs.losses
+        assert log.hole_offset is None
+        assert len(read_values(log)) == log.end_offset == loss.promised_end_offset
+
+
+async def test_a_leader_with_a_hole_keeps_it() -> None:
     disk, config, small = await disk_with_segments()
     names = [name for name in await disk.listdir(f"{ROOT}/t-0") if name.endswith(".log")]
     await disk.unlink(f"{ROOT}/t-0/{names[10]}")
     async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: small)
-    assert "t-0: 1 closed segments that a clean stop left are gone" in caplog.text
+        (log,) = [log for _, log in logs]
+        await logs.forget_losses(list(logs.losses))  # it was elected
+        assert log.hole_offset is None
+        assert 0 < len(read_values(log)) < log.end_offset
+        await logs.shutdown_cleanly(1)
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        assert not logs.losses
+
+
+async def test_closed_segments_below_the_log_start_may_be_gone() -> None:
+    disk, config, small = await disk_with_segments()
+    listed = await disk.read_file(f"{ROOT}/t-0/{CLOSED_SEGMENTS}")
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        (log,) = [log for _, log in logs]
+        log.update_high_watermark(log.end_offset)
+        await log.delete_records_before(Offset(log.segments[10].base_offset + 1))
+        await logs.shutdown_cleanly(1)
+    await disk.write_atomically(f"{ROOT}/t-0/{CLOSED_SEGMENTS}", listed)  # an older copy
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        assert not logs.losses
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_an_older_epoch_checkpoint_is_brought_up_by_the_batches(is_gone: bool) -> None:
+    disk, config, small = await disk_with_segments()
+    path = f"{ROOT}/t-0/{LEADER_EPOCH_CHECKPOINT}"
+    older = await disk.read_file(path)
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        (log,) = [log for _, log in logs]
+        began = log.end_offset
+        for _ in range(20):
+            append(log, epoch=3)
+        await logs.shutdown_cleanly(1)
+    if is_gone:
+        await disk.unlink(path)
+    else:
+        await disk.write_atomically(path, older)
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: small)
+        (log,) = [log for _, log in logs]
+        assert not logs.losses
+        assert log.last_epoch == 3
+        assert log.end_offset_for_epoch(Epoch(0)) == (began, 0)
+        assert len(read_values(log)) == log.end_offset == began + 20
 
 
 @pytest.mark.parametrize("data", [b"", b"0\n", b"0\n1\n0 1 2\n5\n", b"\xff", b"a\nb\nc\n"])

@@ -77,6 +77,9 @@ class LocalLog(LogFailures):
         self.end_offset = loaded.end_offset
         self.high_watermark = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
+        self.hole_offset: Offset | None = None
+        """Start of the first hole that lost segments left; None where none is known."""
+        self.note_hole(loaded.hole_offset)
         self._disk = disk
         self._rng = rng
         self._segments = loaded.segments
@@ -321,9 +324,15 @@ class LocalLog(LogFailures):
             # A batch that `offset` lies within goes whole: it begins in that segment.
             segment = self._segments[self._segment_index(offset)]
             await self._end_cleaning(segment.base_offset)
-            return await self._truncate_to(offset)
+            is_cut = await self._truncate_to(offset)
+            self.note_hole(self.hole_offset)
+            return is_cut
         finally:
             self.after_cut(self)
+
+    def note_hole(self, offset: Offset | None) -> None:
+        """Remember where the first hole begins; one at the end of the log or behind it is none."""
+        self.hole_offset = None if offset is None or offset >= self.end_offset else offset
 
     async def _end_cleaning(self, offset: Offset) -> None:
         try:
@@ -416,6 +425,7 @@ class LocalLog(LogFailures):
         before = self.recovery_checkpoint, self.high_watermark
         self.log_start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = offset
+        self.hole_offset = None
         self.on_cut(Offset(0))
         self._epochs.clear()
         self._unsealed.clear()

@@ -31,12 +31,15 @@ class LossKind(Enum):
     """The recovered log ends below its checkpointed high watermark or recovery point."""
     UNREADABLE = "unreadable"
     """The log has records, but cannot be opened: partition.metadata is empty or damaged."""
+    INCOMPLETE = "incomplete"
+    """Closed segments are gone, and later ones are there: the log has a hole."""
 
 
 LIKELY_CAUSES = {
     LossKind.MISSING: "its directory or its files were removed while the broker was down",
     LossKind.TRUNCATED: "its .log was cut or damaged, or a power loss took unflushed records",
     LossKind.UNREADABLE: "its partition.metadata was emptied or damaged",
+    LossKind.INCOMPLETE: "files of closed segments were removed while the broker was down",
 }
 
 
@@ -52,7 +55,7 @@ class LogLoss:
     promised_end_offset: Offset | None
     """Offset that the log reached at least; None if only the cluster knew of the log."""
     found_end_offset: Offset
-    """Offset that the log ends at now; 0 if there is none."""
+    """Offset that the log ends at now, or that its first hole begins at; 0 if there is no log."""
     reason: str
     """One sentence for the operator, with the likely cause."""
 
@@ -60,6 +63,10 @@ class LogLoss:
     def key(self) -> TopicIdPartition:
         """The replica's partition, by the topic's id."""
         return TopicIdPartition(self.topic_id, self.partition.partition)
+
+    def is_hole_of(self, topic_id: UUID | None) -> bool:
+        """Return whether it is a hole in the log of this topic id."""
+        return self.kind is LossKind.INCOMPLETE and self.topic_id == topic_id
 
 
 @frozen(kw_only=True)
@@ -107,6 +114,8 @@ class DirectoryFindings:
     """Returns what the checkpoints say of a partition's log of this topic id."""
     end_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
     """Ends of the logs that were opened."""
+    hole_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
+    """Starts of the holes in those of them that have one."""
     unopened: Mapping[tuple[TopicPartition, UUID], str]
     """Logs that cannot be opened, with the reason."""
     unnamed: Collection[TopicPartition]
@@ -187,11 +196,14 @@ class StartFindings:
         return max(promises, key=lambda one: -1 if one.end_offset is None else one.end_offset)
 
     def _shortfalls(self) -> list[LogLoss]:
+        """Return the losses of logs that were opened; what is behind a hole is none of the end."""
         losses = []
         by_path = {directory.path: directory for directory in self._directories}
         for (partition, topic_id), (end_offset, path) in self._ends.items():
             promise = self._promise(partition, topic_id)
             kind = kind_of_shortfall(promise, end_offset=end_offset)
+            if (partition, topic_id) in by_path[path].hole_offsets:
+                kind = LossKind.INCOMPLETE
             if kind is not None:
                 losses.append(self._loss(by_path[path], partition, topic_id, kind))
         return losses
@@ -237,6 +249,8 @@ class StartFindings:
         cause: str | None = None,
     ) -> LogLoss:
         end_offset = self._ends.get((partition, topic_id), (ZERO, ""))[0]
+        if kind is LossKind.INCOMPLETE:
+            end_offset = directory.hole_offsets[partition, topic_id]
         promised = self._promise(partition, topic_id).end_offset
         return LogLoss(
             topic_id=topic_id,
@@ -249,6 +263,8 @@ class StartFindings:
         )
 
     def _is_made_up_for(self, loss: LogLoss) -> bool:
+        if loss.kind is LossKind.INCOMPLETE:
+            return False  # no end shows whether a hole was filled
         end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]
         return loss.promised_end_offset is not None and end_offset >= loss.promised_end_offset
 
@@ -257,16 +273,20 @@ class StartFindings:
         promises = [loss.promised_end_offset] + ([again.promised_end_offset] if again else [])
         promised = max((one for one in promises if one is not None), default=None)
         end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]
+        kind = loss.kind
+        for one in (loss, again):
+            if one is not None and one.kind is LossKind.INCOMPLETE:
+                kind, end_offset = one.kind, min(end_offset, one.found_end_offset)
         return LogLoss(
             topic_id=loss.topic_id,
             partition=loss.partition,
             directory=loss.directory,
-            kind=loss.kind,
+            kind=kind,
             promised_end_offset=promised,
             found_end_offset=end_offset,
             reason=again.reason
-            if again is not None and again.kind is loss.kind
-            else reason_of(loss.partition, loss.kind, promised, end_offset),
+            if again is not None and again.kind is kind and again.found_end_offset == end_offset
+            else reason_of(loss.partition, kind, promised, end_offset),
         )
 
 
@@ -280,6 +300,8 @@ def reason_of(
     """Return the sentence for an operator."""
     if kind is LossKind.TRUNCATED:
         text = f"its log ends at offset {end_offset}, though it had reached {promised}"
+    elif kind is LossKind.INCOMPLETE:
+        text = f"its log has a hole from offset {end_offset} on, though it had reached {promised}"
     else:
         had = "had records" if promised is None else f"had reached offset {promised}"
         verb = "is gone" if kind is LossKind.MISSING else "cannot be opened"

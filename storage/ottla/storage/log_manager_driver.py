@@ -233,7 +233,14 @@ class LogManager:
         return self.known_losses.by_partition
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Forget the losses of replicas that are whole again, or deleted; durably."""
+        """Forget the losses of replicas that are whole again, or deleted; durably.
+
+        A hole that an elected leader has is a part of its log from now on.
+        """
+        for key in self.losses.keys() & set(whole):
+            placed = self._placed.get(self.losses[key].partition)
+            if placed is not None and placed.log.topic_id == key.topic_id:
+                placed.log.note_hole(None)
         if not self.losses.keys().isdisjoint(whole):
             try:
                 await self.known_losses.forget(self.live_directories(), whole)

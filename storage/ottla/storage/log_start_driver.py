@@ -201,6 +201,15 @@ class LogStart:
             hurt = [at for at in live if any(str(one).startswith(at.path) for one in paths)]
             for directory in hurt or live:
                 logs.fail_directory(directory, error.strerror or str(error))
+        self._note_holes()
+
+    def _note_holes(self) -> None:
+        """Have logs know the holes that an earlier start found, and no follower filled yet."""
+        for loss in self._logs.known_losses.by_partition.values():
+            for _, held in self._contents():
+                log = held.logs.get(loss.partition)
+                if log is not None and loss.is_hole_of(log.topic_id):
+                    log.note_hole(loss.found_end_offset)
 
     async def _recover_directory(self, directory: LogDirectory, plan: RecoveryPlan) -> None:
         try:
@@ -266,6 +275,11 @@ def findings_of(directory: LogDirectory, held: DirectoryContents) -> DirectoryFi
             (partition, log.topic_id): log.end_offset
             for partition, log in held.logs.items()
             if log.topic_id is not None
+        },
+        hole_offsets={
+            (partition, log.topic_id): log.hole_offset
+            for partition, log in held.logs.items()
+            if log.topic_id is not None and log.hole_offset is not None
         },
         unopened=dict(held.unopened),
         unnamed=frozenset(held.unnamed),

@@ -7,6 +7,7 @@ epochs and producers are built again from the batches.  Work is proportional to 
 segments.
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from functools import partial
 from uuid import UUID
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
-from ottla.model.ids import Epoch, Offset
+from ottla.model.ids import NO_EPOCH, Epoch, Offset
 from ottla.storage.batch_scan import BatchScan, ScannedBlock
 from ottla.storage.directory_view import DirectoryView
 from ottla.storage.disk_seam import Disk, when_cached
@@ -26,6 +27,7 @@ from ottla.storage.files import (
     PARTITION_METADATA,
     PRODUCER_BATCHES,
     SNAPSHOT,
+    SWAP,
     file_name,
     offset_of,
     offsets_of,
@@ -43,6 +45,10 @@ from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
 
+_LOGGER = logging.getLogger(__name__)
+
+OLDER_EPOCHS = "%s/%s ends with epoch %d, and the log with %d: it is built again from the batches"
+
 Progress = Callable[[int, int], None]
 """Called with how many segments, and how many bytes, were checked since the last call."""
 
@@ -57,6 +63,8 @@ class LoadedLog:
     log_start_offset: Offset
     end_offset: Offset
     recovery_point: Offset
+    hole_offset: Offset | None = None
+    """Start of the first hole that lost segments left; None where none is known."""
     snapshots: list[int] | None = None
     """Offsets of the producer snapshots, where the log was closed cleanly; None for not known."""
     epochs_data: bytes | None = None
@@ -110,6 +118,8 @@ class LogLoader:
         self._unsplit: set[Offset] = set()
         """Segments that overflow by bytes which are no batch: these are cut, as any damage is."""
         self._sealed = SealedSegments(disk, view)
+        self._last_epoch = NO_EPOCH
+        """Leader epoch of the last batch of a log that was closed cleanly."""
 
     async def load(
         self, *, is_clean: bool, recovery_point: Offset, log_start_offset: Offset
@@ -118,6 +128,7 @@ class LogLoader:
         while True:
             names = await self._view.names()
             if not is_tidy(names):
+                self._sealed.has_swaps |= any(name.endswith(SWAP) for name in names)
                 self._view.forget()
                 await clean_directory(self._disk, self._directory)
                 names = await self._view.names()
@@ -146,13 +157,15 @@ class LogLoader:
         first_checked = len(segments)
         if not is_clean:
             first_checked = _floor(segments, recovery_point)
-        await self._sealed.load(segments, is_clean=is_clean)
+        await self._sealed.load(segments, log_start_offset, is_clean=is_clean)
         first_checked = await self._repair_sealed(segments, first_checked)
         producers, end_offset = ProducerStates(log_start_offset), log_start_offset
         if segments and first_checked == len(segments):
             clean_end = await self._open_active(segments[-1])
             if clean_end is None:
                 first_checked -= 1  # the clean marker lied
+            elif self._last_epoch > epochs.latest:
+                first_checked = self._first_of_unknown_epochs(segments, epochs)
             else:
                 producers, end_offset = await self._clean_producers(segments, clean_end), clean_end
         if first_checked < len(segments):
@@ -182,6 +195,7 @@ class LogLoader:
             log_start_offset=log_start_offset,
             end_offset=end_offset,
             recovery_point=end_offset if is_clean else min(recovery_point, end_offset),
+            hole_offset=self._sealed.hole_offset,
             snapshots=snapshots,
             epochs_data=epochs_data,
         )
@@ -293,10 +307,22 @@ class LogLoader:
         found = self._scan(segment, position=position, end=file_size)
         while (block := await found.next_block()) is not None:
             end_offset = block.batches[-1][1].end_offset
+            self._last_epoch = Epoch(block.batches[-1][1].partition_leader_epoch)
         if found.problem is not None or (segment.offset_index.count and end_offset <= last_offset):
             return None
         await segment.load_first_timestamp()
         return end_offset if await _knows_its_times(segment) else None
+
+    def _first_of_unknown_epochs(self, segments: list[Segment], epochs: EpochCache) -> int:
+        """Return the index of the first segment that may hold an epoch that the checkpoint lacks.
+
+        The checkpoint is gone, or an older copy: what it has is right as far as it goes.  With it
+        alone the log would part from a leader's where that checkpoint ends.
+        """
+        _LOGGER.error(
+            OLDER_EPOCHS, self._directory, LEADER_EPOCH_CHECKPOINT, epochs.latest, self._last_epoch
+        )
+        return _floor(segments, epochs.entries[-1].start_offset) if epochs.entries else 0
 
     async def _clean_producers(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
         """Return the producers of a cleanly closed log: no snapshot at all means there are none.

@@ -7,6 +7,7 @@ no entry shows that a `.txnindex` was replaced.
 
 import logging
 from contextlib import suppress
+from itertools import pairwise
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
@@ -21,8 +22,8 @@ _LOGGER = logging.getLogger(__name__)
 CHANGED_SEGMENT = "%s does not have the %d bytes it was closed with: from here on all is checked"
 GONE_SEGMENTS = (
     "%s: %d closed segments that a clean stop left are gone, the first from offset %d on; their "
-    "records are lost here. Remove the directory while the broker is down to have it filled again "
-    "from another replica"
+    "records are lost here. As a follower the replica drops what is behind the hole, and is filled "
+    "again; as a leader it keeps that"
 )
 OTHER_ABORTS = (
     "%s has %d aborted transactions that are not the %d it had, and is built again from the "
@@ -40,18 +41,35 @@ class SealedSegments:
         """None if none were written."""
         self._listed: dict[int, ClosedSegment] = {}
         """What a clean stop left of the closed segments; empty after any other end."""
+        self.hole_offset: Offset | None = None
+        """Start of the first hole that closed segments left which are gone; None without one."""
+        self.has_swaps = False
+        """Whether a cleaning was finished by this start: it explains segments that are gone."""
 
-    async def load(self, segments: list[Segment], *, is_clean: bool) -> None:
-        """Read the files; one that is missing or damaged says nothing."""
+    async def load(
+        self, segments: list[Segment], log_start_offset: Offset, *, is_clean: bool
+    ) -> None:
+        """Read the files; one that is missing or damaged says nothing.
+
+        Segments that lie wholly below the log start offset may be gone.
+        """
         with suppress(FileNotFoundError, CorruptDataError):
             self._digests = parse_digests(await self._view.read_file(ABORT_DIGESTS))
         if not is_clean:
             return
         with suppress(FileNotFoundError, CorruptDataError):
             self._listed = parse_segments(await self._view.read_file(CLOSED_SEGMENTS))
-        gone = self._listed.keys() - {segment.base_offset for segment in segments}
-        if gone:
-            _LOGGER.error(GONE_SEGMENTS, self._view.path, len(gone), min(gone))
+        found = {segment.base_offset for segment in segments}
+        bases = sorted(self._listed.keys() | found)
+        ends = dict(pairwise(bases))
+        gone = [
+            base
+            for base in bases
+            if base not in found and ends.get(base, log_start_offset + 1) > log_start_offset
+        ]
+        if gone and not self.has_swaps:
+            self.hole_offset = max(Offset(gone[0]), log_start_offset)
+            _LOGGER.error(GONE_SEGMENTS, self._view.path, len(gone), gone[0])
 
     def is_changed(self, segment: Segment) -> bool:
         """Return whether the log of a segment is not as long as it was closed with."""

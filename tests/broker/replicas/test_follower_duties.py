@@ -37,6 +37,7 @@ class NotedLog:
     high_watermark = Offset(5)
     end_offset = Offset(300)
     last_epoch = Epoch(4)
+    hole_offset: Offset | None = None
     directory = "/data/t-0"
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -152,6 +153,28 @@ def test_committed_records_are_dropped_after_an_unclean_election_with_an_error_i
     (record,) = [one for one in caplog.records if one.name == "ottla.broker.replicas"]
     assert record.levelname == "ERROR"
     assert "high watermark 5" in record.getMessage()
+
+
+@pytest.mark.parametrize("duty", [Truncate(Offset(3)), BeginAnew(Offset(3))])
+def test_what_is_behind_a_hole_is_dropped_for_any_leader(
+    duty: DiskDuty, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = NotedLog()
+    log.hole_offset = Offset(3)
+
+    told, _ = carried_out(duty, log)
+
+    assert told == [("done",)]
+    assert len(log.calls) == 1
+    (record,) = [one for one in caplog.records if one.name == "ottla.broker.replicas"]
+    assert record.levelname == "ERROR"
+
+
+def test_what_is_below_a_hole_is_not_dropped() -> None:
+    log = NotedLog()
+    log.hole_offset = Offset(3)
+    told, _ = carried_out(Truncate(Offset(2)), log)
+    assert told[0][0] == "set aside"
 
 
 def test_a_log_that_agrees_with_the_last_unclean_election_is_not_cut_either() -> None:

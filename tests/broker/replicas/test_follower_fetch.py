@@ -16,10 +16,11 @@ from ottla.broker.replicas.follower_fetch import (
     RaiseStart,
     Truncate,
     place_of,
+    whole_end_of,
 )
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.limits import INT64_MAX
 from ottla.model.rates import WindowShape
 from ottla.model.settings.broker import BrokerConfig
@@ -206,6 +207,25 @@ async def test_what_only_the_follower_has_is_cut_off(make_pair: Any) -> None:
 
     pair = await make_pair(before=before)
     assert await pair.round() == [Truncate(Offset(1))]
+    await pair.round()
+    assert content(pair.ours) == content(pair.theirs)
+
+
+@pytest.mark.parametrize("hole_offset", [0, 2])
+async def test_a_log_with_a_hole_is_filled_again_from_there(
+    make_pair: Any, hole_offset: int
+) -> None:
+    def before(ours: Log, theirs: Log) -> None:
+        for log in (ours, theirs):
+            for value in (b"a", b"b", b"c", b"d"):
+                written(log, 1, value)
+        ours.note_hole(Offset(hole_offset))
+
+    pair = await make_pair(before=before)
+    hole = Offset(hole_offset)
+    assert whole_end_of(pair.ours) == (hole, NO_EPOCH)
+    assert await pair.round() == [Truncate(hole) if hole_offset else BeginAnew(hole)]
+    assert (pair.ours.end_offset, pair.ours.hole_offset) == (hole_offset, None)
     await pair.round()
     assert content(pair.ours) == content(pair.theirs)
 

@@ -60,9 +60,12 @@ def contradiction_of(followed: Followed, log: Log, duty: DiskDuty) -> Offset | N
     """Return our high watermark if a duty contradicts it, None if the log may be changed so.
 
     A log that ends in the epoch of the last unclean election, or later, agrees with its outcome:
-    what is below its high watermark was committed since.
+    what is below its high watermark was committed since.  What is behind a hole is dropped to be
+    fetched again.
     """
     if not isinstance(duty, Truncate | BeginAnew) or duty.offset >= log.high_watermark:
+        return None
+    if log.hole_offset is not None and duty.offset >= log.hole_offset:
         return None
     is_decided = log.last_epoch < followed.partition.unclean_leader_epoch
     return None if is_decided else log.high_watermark
@@ -93,9 +96,7 @@ def _check(core: FollowerFetch, followed: Followed, log: Log, duty: DiskDuty) ->
             duty.offset,
             log.high_watermark,
             leader,
-            f", whose election in epoch {followed.partition.unclean_leader_epoch} was unclean"
-            if is_committed
-            else "",
+            _reason_of_cut(followed, log) if is_committed else "",
             extra=event(
                 "replica.truncated",
                 partition=name,
@@ -116,6 +117,13 @@ def _check(core: FollowerFetch, followed: Followed, log: Log, duty: DiskDuty) ->
             log.end_offset,
             log.high_watermark,
         )
+
+
+def _reason_of_cut(followed: Followed, log: Log) -> str:
+    """Return why committed records are cut off, to follow the sentence."""
+    if log.hole_offset is not None:
+        return f"; its log has a hole from offset {log.hole_offset} on, and is filled again"
+    return f", whose election in epoch {followed.partition.unclean_leader_epoch} was unclean"
 
 
 async def _change(log: Log, duty: DiskDuty) -> None:

@@ -276,13 +276,14 @@ class FollowerFetch:
             self._unflushed[followed.key] = followed
             return
         followed.asked_in = self._request_number + 1
+        fetch_offset, last_epoch = whole_end_of(log)
         self.session.want(
             followed.key,
             FetchPartition(
                 partition=followed.key.partition,
                 current_leader_epoch=followed.leader_epoch,
-                fetch_offset=log.end_offset,
-                last_fetched_epoch=log.last_epoch,
+                fetch_offset=fetch_offset,
+                last_fetched_epoch=last_epoch,
                 log_start_offset=log.log_start_offset,
                 partition_max_bytes=self._config.replica_fetch_bytes_max,
             ),
@@ -315,7 +316,11 @@ class FollowerFetch:
 
     def _taken(self, followed: Followed, data: PartitionData, wall_ms: int) -> Duty | None:
         log = followed.log
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        is_out_of_range = data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        if log.hole_offset is not None and (is_out_of_range or not data.error_code):
+            is_within = log.hole_offset > log.log_start_offset
+            return Truncate(log.hole_offset) if is_within else BeginAnew(log.hole_offset)
+        if is_out_of_range:
             return FindPlace()
         if data.error_code:
             raise RefusedError(ErrorCode(row_of(data.error_code).code))
@@ -377,6 +382,16 @@ class FollowerFetch:
         followed.asked_in = NOT_ASKED
         self._set_aside[followed.key] = followed
         self.session.forget(followed.key)
+
+
+def whole_end_of(log: Log) -> tuple[Offset, Epoch]:
+    """Return up to where a log is whole, and its last epoch, or -1 if the log has a hole.
+
+    A leader takes a follower that fetches from its end for one in sync.
+    """
+    if log.hole_offset is None:
+        return log.end_offset, log.last_epoch
+    return log.hole_offset, NO_EPOCH
 
 
 def place_of(

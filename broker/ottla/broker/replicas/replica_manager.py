@@ -492,12 +492,22 @@ class ReplicaManager:
         return placements
 
     def _forget_losses(self, image: MetadataImage) -> None:
-        """Forget what was lost of replicas that are in sync again, or are not here any longer."""
+        """Forget what was lost of replicas that are in sync again, or are not here any longer.
+
+        A follower may be in sync while what is behind a hole is not dropped yet.
+        """
         for key, loss in self._logs.losses.items():
             state = image.partition(key)
             is_here = state is not None and self._local_id in state.replicas
+            if state is not None and state.leader != self._local_id and self._has_hole(key):
+                continue
             if not is_here or _is_in_sync(state, self._local_id):
                 self._work.add(loss.partition, partial(self._logs.forget_losses, [key]))
+
+    def _has_hole(self, key: TopicIdPartition) -> bool:
+        partition = self.table.by_id.get(key.topic_id, {}).get(key.partition)
+        log = None if partition is None else partition.log
+        return log is not None and log.hole_offset is not None
 
     def is_stray(
         self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None

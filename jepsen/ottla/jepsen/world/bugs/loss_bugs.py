@@ -4,12 +4,18 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ottla.broker.replicas import follower_fetch
+from ottla.client.fetch import fetched
 from ottla.controller import brokers, partition_change
 from ottla.controller.partition_change import Rules
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.image import PartitionState
-from ottla.model.ids import NodeId
+from ottla.model.ids import NO_EPOCH, NodeId, Offset
 from ottla.storage import log_losses
+from ottla.storage.local_log import LocalLog
+from ottla.storage.recovery import LogLoader
+from ottla.storage.sealed_segments import SealedSegments
+from ottla.storage.segment import Segment
 
 
 def _register_without_losses() -> Any:
@@ -47,6 +53,10 @@ def _keep_lost_as_last_known() -> Iterator[None]:
         yield
 
 
+def _claim_what_is_behind_a_hole() -> Any:
+    return patched(follower_fetch, whole_end_of=lambda log: (log.end_offset, log.last_epoch))
+
+
 def _see_no_shortfall() -> Any:
     """What was there before: the high watermark is cut to the end of the log in silence."""
     return patched(log_losses, kind_of_shortfall=lambda promise, *, end_offset: None)
@@ -54,6 +64,57 @@ def _see_no_shortfall() -> Any:
 
 def _see_no_absence() -> Any:
     return patched(log_losses, kind_of_absence=lambda promise, **known: None)
+
+
+@contextmanager
+def _see_no_hole() -> Iterator[None]:
+    original = SealedSegments.load
+
+    async def load(
+        self: SealedSegments, segments: list[Segment], log_start_offset: Offset, *, is_clean: bool
+    ) -> None:
+        await original(self, segments, log_start_offset, is_clean=is_clean)
+        self.hole_offset = None
+
+    with patched(SealedSegments, load=load):
+        yield
+
+
+def _see_no_change_of_closed_segments() -> Any:
+    return patched(SealedSegments, is_changed=lambda self, segment: False)
+
+
+def _fill_no_hole() -> Any:
+    """The replica is named as lost, and returns to the ISR once it has the leader's end."""
+    return patched(LocalLog, note_hole=lambda self, offset: None)
+
+
+@contextmanager
+def _trust_any_epoch_checkpoint() -> Iterator[None]:
+    original = LogLoader._open_active
+
+    async def open_active(self: LogLoader, segment: Segment) -> Offset | None:
+        end_offset = await original(self, segment)
+        self._last_epoch = NO_EPOCH
+        return end_offset
+
+    with patched(LogLoader, _open_active=open_active):
+        yield
+
+
+def _check_no_crc() -> Any:
+    return patched(fetched, check_crc=lambda data, at, header: True)
+
+
+def _whole(name: str, sentence: str, plant: Plant) -> Mutant:
+    return Mutant(
+        name=name,
+        sentence=sentence,
+        engine="whole",
+        subject="losses",
+        plant=plant,
+        seed_count=20,
+    )
 
 
 def _row(name: str, sentence: str, plant: Plant, seed_count: int) -> Mutant:
@@ -74,6 +135,7 @@ KILLERS = (
     "LeaderCandidateCompleteness",
     "CleanLeaderHoldsAll",
     "LostIsNotLastKnown",
+    "HoleIsFilled",
 )
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -95,6 +157,12 @@ MUTANTS: tuple[Mutant, ...] = (
         _keep_lost_as_last_known,
         2_000,
     ),
+    _row(
+        "loss-hole-claimed",
+        "a follower with a hole fetches from its log's end first, and is in sync at once",
+        _claim_what_is_behind_a_hole,
+        300,
+    ),
     Mutant(
         name="loss-truncated-unseen",
         sentence="a log that ends below its checkpoints is taken for whole",
@@ -110,5 +178,30 @@ MUTANTS: tuple[Mutant, ...] = (
         subject="losses",
         plant=_see_no_absence,
         seed_count=20,
+    ),
+    _whole(
+        "loss-hole-unseen",
+        "a log whose closed segments are gone is taken for whole",
+        _see_no_hole,
+    ),
+    _whole(
+        "loss-hole-unfilled",
+        "a follower with a hole in its log fetches from the log's end on",
+        _fill_no_hole,
+    ),
+    _whole(
+        "loss-shorter-segment-unseen",
+        "a closed segment that was emptied or halved is taken for whole",
+        _see_no_change_of_closed_segments,
+    ),
+    _whole(
+        "loss-older-epochs-trusted",
+        "an older copy of the epoch checkpoint is taken for what the batches say",
+        _trust_any_epoch_checkpoint,
+    ),
+    _whole(
+        "loss-flipped-byte-read",
+        "a consumer checks no CRC, and returns a flipped byte",
+        _check_no_crc,
     ),
 )

@@ -4,6 +4,7 @@ After the end of a process the logs are recovered at once, so that a judge sees 
 them; the next process takes them over.  Invariant FlushedIsKept.
 """
 
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
@@ -101,6 +102,14 @@ class DiskHeld:
         return self.log.high_watermark
 
 
+class DiskLoss(Enum):
+    """Kind of what a disk loses of one log."""
+
+    ALL = 0
+    TAIL = 1
+    HOLE = 2
+
+
 class DiskStore:
     """The logs on one machine's disk."""
 
@@ -133,10 +142,11 @@ class DiskStore:
         if held is not None:
             held.log.abandon()
 
-    def lose(self, index: int, rng: Rng, *, is_all: bool) -> bool:
+    def lose(self, index: int, rng: Rng, how: DiskLoss) -> bool:
         """Let a disk hold less of a replica than its checkpoints say; return whether it does now.
 
-        All is gone, or what lies above an offset below the checkpoints; less is a torn tail.
+        All is gone, or what lies above an offset below the checkpoints; less is a torn tail.  What
+        lies in a hole is left in the file: a broker goes by where the hole begins.
         """
         held = self._held.get(index)
         if held is None:
@@ -145,12 +155,20 @@ class DiskStore:
         promised = max(log.high_watermark, min(held.recovery_point, log.end_offset))
         if promised <= log.log_start_offset:
             return False
-        if is_all:
+        if how is DiskLoss.ALL:
             self.delete(index)
+            return True
+        left = Offset(log.log_start_offset + rng.below(promised - log.log_start_offset))
+        if how is DiskLoss.HOLE:
+            log.note_hole(left if log.hole_offset is None else min(left, log.hole_offset))
         else:
-            left_count = rng.below(promised - log.log_start_offset)
-            run_now(log.truncate_to(Offset(log.log_start_offset + left_count)))
+            run_now(log.truncate_to(left))
         return True
+
+    def hole_offset_of(self, index: int) -> Offset | None:
+        """Return where the first hole of a replica's log begins; None without one."""
+        held = self._held.get(index)
+        return None if held is None else held.log.hole_offset
 
     def indexes(self) -> list[int]:
         """Return the partitions it has logs of."""
@@ -198,6 +216,7 @@ class DiskStore:
         )
         # A checkpoint may say less than was flushed; the judges go on to know of that.
         log.recovery_point = max(log.recovery_point, min(old.recovery_point, log.end_offset))
+        log.note_hole(old.hole_offset)  # a start remembers its losses
         return log
 
     def _opened(

@@ -1,9 +1,9 @@
 """The walk on replication, with disks that hold less than was promised when a broker starts.
 
-A replica's log is gone, or ends below what its checkpoints say, while its broker is down; the
-broker finds that and names it when it registers.  Within the fault atlas: another replica has all
-that was committed, and nothing else fails until the lost one is in sync again.  One action is the
-whole story: all brokers stop cleanly, in any order, one loses, and all start in any order.
+A replica's log is gone, has a hole, or ends below what its checkpoints say, while its broker is
+down; the broker finds that and names it when it registers.  Within the fault atlas: another replica
+has all that was committed, and nothing else fails until the lost one is in sync again.  One action
+is the whole story: all brokers stop cleanly, in any order, one loses, and all start in any order.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.broker_life import BrokerMachine
+from ottla.jepsen.world.walk.disk_store import DiskLoss
 from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, WalkedCluster
 
 STOP_ROUNDS_MAX = 8
@@ -27,6 +28,7 @@ class LossReplicationWalk(ReplicationWalk):
     required = (
         "a disk holds less than was promised",
         "a replica is gone",
+        "a replica has a hole",
         "all brokers are down when a disk loses",
         "the last broker that stopped loses and starts first",
         "a lost replica is whole again",
@@ -63,10 +65,20 @@ class LossWalk(WalkedCluster):
                 require(
                     machine.id not in state.last_known_elr, "LostIsNotLastKnown", machine.id, state
                 )
+            self._judge_holes(machine)
             life = machine.life
             for fetcher in () if life is None else life.fetchers.values():
                 for followed in fetcher.core.followed:
                     self._judge_followed(followed)
+
+    def _judge_holes(self, machine: BrokerMachine) -> None:
+        """Judge that a replica in sync has no hole below what is committed."""
+        for index in self.indexes if machine.is_loss_named else ():
+            state = self.state(index)
+            if machine.id in (*state.isr, *state.elr):
+                hole_offset = machine.store.hole_offset_of(index)
+                is_filled = hole_offset is None or hole_offset >= len(self.judge.committed[index])
+                require(is_filled, "HoleIsFilled", machine.id, state)
 
     def _judge_followed(self, followed: Followed) -> None:
         if followed.problem is not None and LEADER_LACKS_RECORDS in followed.problem:
@@ -132,12 +144,14 @@ class LossWalk(WalkedCluster):
         is_all_replicas, has_lost = self.chance.below(3) == 0, False
         for index in self.indexes:
             if is_all_replicas or self.chance.below(2) == 0:
-                is_gone = self.chance.below(2) == 0
-                if machine.store.lose(index, self.chance, is_all=is_gone):
+                how = self.chance.pick((DiskLoss.ALL, DiskLoss.TAIL, DiskLoss.HOLE))
+                if machine.store.lose(index, self.chance, how):
                     machine.lost.add(index)
                     has_lost = True
-                    if is_gone:
+                    if how is DiskLoss.ALL:
                         self.rare.sometimes("a replica is gone")
+                    if how is DiskLoss.HOLE:
+                        self.rare.sometimes("a replica has a hole")
         if has_lost:
             machine.is_loss_named = False
             machine.is_behind = True

@@ -179,6 +179,7 @@ class LossesOfCluster(WholeCluster):
     subject = "losses"
     budget = 25_000
     is_light = True
+    settings: ClassVar[dict[str, str]] = {"log.roll.ms": "2000"}
     only = (*("disk loss",) * 5, "restart", "breaks", "slow link")
     directory_counts = (1, 2)
     required = (
@@ -187,6 +188,10 @@ class LossesOfCluster(WholeCluster):
         "a replica is damaged: removed",
         "a replica is damaged: no topic id",
         "a replica is damaged: cut",
+        "a replica is damaged: flipped",
+        "a replica is damaged: older",
+        "a checkpoint is an older copy",
+        *(f"a closed segment is {how}" for how in ("removed", "emptied", "halved")),
     )
 
 
