@@ -825,6 +825,22 @@ async def test_a_loss_is_known_until_the_replica_is_in_sync_again_or_not_here(
     assert (not managed.logs.losses) is is_forgotten
 
 
+async def test_a_hole_is_known_until_its_replica_in_sync_dropped_what_is_behind_it(
+    world: World, managed: Managed
+) -> None:
+    lost_log(managed)
+    changes: dict[str, Any] = {"leader": NodeId(2)}
+    await publish(managed, image_with(world, ("t", FIRST), isr=(NodeId(2),), **changes))
+    log = managed.manager.table.by_id[FIRST][0].log
+    assert log is not None
+    log.hole_offset = Offset(0)
+    await publish(managed, image_with(world, ("t", FIRST), **changes))
+    assert managed.logs.losses
+    log.hole_offset = None
+    await publish(managed, image_with(world, ("t", FIRST), **changes))
+    assert not managed.logs.losses
+
+
 async def test_a_loss_is_forgotten_with_its_topic(world: World, managed: Managed) -> None:
     lost_log(managed)
     await publish(managed, image_with(world))
