@@ -57,8 +57,7 @@ class LocalLog(LogFailures):
         """Awaited when records were deleted, before that is answered: the manager writes its
         checkpoint, lest they are there again after a kill."""
         self.remove_later: Callable[[list[str], int], None] | None = None
-        """Called with files that were set aside and how long they stay, in milliseconds; without it
-        they go at once."""
+        """Called with files that were set aside and the ms that they stay; else they go at once."""
         self.on_cut: Callable[[Offset], None] = lambda offset: None
         """Called as soon as all from an offset on is gone, so that a copy of the log follows."""
         self.before_cut: Callable[[LocalLog, Offset], Awaitable[None]] = _told_nobody
@@ -77,9 +76,6 @@ class LocalLog(LogFailures):
         self.end_offset = loaded.end_offset
         self.high_watermark = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
-        self.hole_offset: Offset | None = None
-        """Start of the first hole that lost segments left; None where none is known."""
-        self.note_hole(loaded.hole_offset)
         self._disk = disk
         self._rng = rng
         self._segments = loaded.segments
@@ -324,15 +320,10 @@ class LocalLog(LogFailures):
             # A batch that `offset` lies within goes whole: it begins in that segment.
             segment = self._segments[self._segment_index(offset)]
             await self._end_cleaning(segment.base_offset)
-            is_cut = await self._truncate_to(offset)
-            self.note_hole(self.hole_offset)
-            return is_cut
+            return await self._truncate_to(offset)
         finally:
+            self.note_hole(self.hole_offset)
             self.after_cut(self)
-
-    def note_hole(self, offset: Offset | None) -> None:
-        """Remember where the first hole begins; one at the end of the log or behind it is none."""
-        self.hole_offset = None if offset is None or offset >= self.end_offset else offset
 
     async def _end_cleaning(self, offset: Offset) -> None:
         try:
@@ -424,8 +415,7 @@ class LocalLog(LogFailures):
         self._generation += 1
         before = self.recovery_checkpoint, self.high_watermark
         self.log_start_offset = self.end_offset = self.high_watermark = offset
-        self.recovery_point = offset
-        self.hole_offset = None
+        self.recovery_point, self.hole_offset = offset, None
         self.on_cut(Offset(0))
         self._epochs.clear()
         self._unsealed.clear()

@@ -91,7 +91,9 @@ async def open_log(
         is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset
     )
     await keep_topic_id(disk, view, topic_id)
-    return Log(disk, directory, config, topic_id, loaded, rng)
+    log = Log(disk, directory, config, topic_id, loaded, rng)
+    log.note_hole(loaded.hole_offset)
+    return log
 
 
 def new_log(

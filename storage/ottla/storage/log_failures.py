@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Offset
 from ottla.storage.disk_errors import in_words, is_disk_failure, is_disk_full
 
 NO_ROOM = (
@@ -22,17 +23,25 @@ class NoRoomError(RefusedError):
 
 
 class LogFailures:
-    """The reason for which a log is offline, if it is."""
+    """The reason for which a log is offline, if it is, and the hole in it that is to be filled."""
+
+    end_offset: Offset
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.failure: str | None = None
         """Why the log is offline; None while it serves."""
+        self.hole_offset: Offset | None = None
+        """Start of the first hole that lost segments left; None where none is known."""
         self.on_disk_failed: Callable[[LogFailures], None] = lambda log: None
         """Called once when a file of the log failed, with `failure` set: the manager then fails the
         whole directory, for what is on a disk that failed once is not trusted."""
         self.on_disk_full: Callable[[], None] = lambda: None
         """Called each time that the disk had no room."""
+
+    def note_hole(self, offset: Offset | None) -> None:
+        """Remember where the first hole begins; one at the end of the log or behind it is none."""
+        self.hole_offset = None if offset is None or offset >= self.end_offset else offset
 
     def _check_online(self) -> None:
         if self.failure is not None:

@@ -12,7 +12,7 @@ from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.image import PartitionState
 from ottla.model.ids import NO_EPOCH, NodeId, Offset
 from ottla.storage import log_losses
-from ottla.storage.local_log import LocalLog
+from ottla.storage.log_failures import LogFailures
 from ottla.storage.recovery import LogLoader
 from ottla.storage.sealed_segments import SealedSegments
 from ottla.storage.segment import Segment
@@ -86,7 +86,7 @@ def _see_no_change_of_closed_segments() -> Any:
 
 def _fill_no_hole() -> Any:
     """The replica is named as lost, and returns to the ISR once it has the leader's end."""
-    return patched(LocalLog, note_hole=lambda self, offset: None)
+    return patched(LogFailures, note_hole=lambda self, offset: None)
 
 
 @contextmanager
