@@ -17,7 +17,7 @@ class Readiness:
 
     @property
     def name(self) -> str:
-        """How faults call this publisher."""
+        """Name of this publisher in reports of faults."""
         return "readiness"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

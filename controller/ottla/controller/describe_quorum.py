@@ -35,7 +35,7 @@ WITHOUT_VOTE = {
         " are down, and check its disk and its log (quorum.damaged)"
     ),
 }
-"""What a voter's standing means to an operator."""
+"""Meaning of a voter's standing for an operator."""
 
 SENTENCES = "\n"
 """Between two of them in one message."""

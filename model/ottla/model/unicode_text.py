@@ -11,7 +11,7 @@ from typing import Any
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether UTF-8 can encode a text."""
+    """Return True if UTF-8 can encode a text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -20,7 +20,7 @@ def is_encodable(text: str) -> bool:
 
 
 def are_encodable(value: Any) -> bool:
-    """Return whether UTF-8 can encode all texts of a value: of a list, a mapping, a dataclass."""
+    """Return True if UTF-8 can encode all texts of a value: of a list, a mapping, a dataclass."""
     if isinstance(value, str):
         return is_encodable(value)
     if isinstance(value, Mapping):

@@ -151,7 +151,7 @@ class MetadataLog:
         self.promises: CheckpointFile | None = None
         """Promises of a voter; None for an observer."""
         self.found: VoterVerdict | None = None
-        """What its files proved at the start; None for an observer."""
+        """Verdict on its files at the start; None for an observer."""
         self.voters: VoterSet | None = None
         """The voters that the latest snapshot names, to be named by the next one too."""
 

@@ -45,7 +45,7 @@ def _facts_of(file: DiskFile) -> KeptSnapshot:
 
 
 async def knows_epoch_below(disk: Disk, directory: str, snapshot_id: OffsetAndEpoch) -> bool:
-    """Return whether the epoch checkpoint has the epoch in which a snapshot ends.
+    """Return True if the epoch checkpoint has the epoch in which a snapshot ends.
 
     Followers are compared with it; a lost or older one must be made of all batches again.
     """

@@ -89,7 +89,7 @@ def decode(data: bytes) -> ElectionState:
 
 
 def is_checkpointed(data: bytes) -> bool:
-    """Return whether a `quorum-state` file was written beside a voter checkpoint."""
+    """Return True if a `quorum-state` file was written beside a voter checkpoint."""
     fields: Any = json.loads(data)
     return bool(fields.get(_CHECKPOINTED))
 

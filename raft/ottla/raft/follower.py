@@ -62,7 +62,7 @@ class Follower:
         self._has_fetched = False
         self._leader_high_watermark = Offset(0)
         self._has_seen_end = False
-        """Whether our log once was the leader's whole log."""
+        """True if our log once was the leader's whole log."""
         self._snapshot: SnapshotFetch | None = None
 
     @property
@@ -107,7 +107,7 @@ class Follower:
         return None
 
     def _has_all_committed(self, replica: Replica) -> bool:
-        """Return whether this log has all that was committed before this leader's latest answer.
+        """Return True if this log has all that was committed before this leader's latest answer.
 
         A leader's high watermark says that only once an entry of its own epoch is below it (raft
         paper, 5.4.2).  The leader has all that was committed before this log was damaged: it was

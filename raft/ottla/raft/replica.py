@@ -89,7 +89,7 @@ class Replica:
 
     @property
     def votes(self) -> bool:
-        """Whether this replica votes: a voter that can keep all its promises."""
+        """True if this replica votes: a voter that can keep all its promises."""
         return self.is_voter and self.standing is Standing.FULL
 
     def rise_to(self, standing: Standing) -> None:

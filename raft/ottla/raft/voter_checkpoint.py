@@ -44,7 +44,7 @@ _NONE = -1
 
 @frozen(kw_only=True)
 class VoterCheckpoint:
-    """What a voter has promised to others."""
+    """Promises of a voter to others: its flushed end, and its vote."""
 
     flushed: OffsetAndEpoch = OffsetAndEpoch(Offset(0), Epoch(0))
     """End of what it has acknowledged, and the epoch of the last entry below it."""
@@ -119,16 +119,16 @@ def _decode_slot(data: bytes) -> Slot | None:
 
 @frozen(kw_only=True)
 class VoterFiles:
-    """What a stopped voter's files say."""
+    """Contents of a stopped voter's files."""
 
     checkpoint: VoterCheckpoint | None
     """None if there is no whole one."""
     election: ElectionState | None
     """Of `quorum-state`; None if there is no whole one."""
     is_checkpoint_expected: bool
-    """Whether `quorum-state` was written beside a checkpoint."""
+    """True if `quorum-state` was written beside a checkpoint."""
     is_state_expected: bool
-    """Whether the directory was formatted with both files."""
+    """True if the directory was formatted with both files."""
     end_offset: Offset
     """End of the log, after its recovery."""
     snapshot_end: Offset
@@ -136,14 +136,14 @@ class VoterFiles:
     epoch_of: Callable[[Offset], Epoch]
     """Epoch of the entry at an offset of the log, or of one that its newest snapshot ends with."""
     losses: tuple[str, ...] = ()
-    """What was found lost before the log was opened, a clause each."""
+    """Losses found before the log was opened, a clause each."""
     made_good: tuple[str, ...] = ()
-    """What was found damaged then, and loses nothing, a clause each."""
+    """Damages found then that lose nothing, a clause each."""
 
 
 @frozen(kw_only=True)
 class VoterVerdict:
-    """What a voter may do with its files."""
+    """Verdict on a voter's files, and the standing that it allows."""
 
     checkpoint: VoterCheckpoint
     """The one to be written before it begins."""
@@ -152,11 +152,11 @@ class VoterVerdict:
     repairs: tuple[str, ...] = ()
     """Damages that its other files make good, a clause each."""
     is_state_stale: bool = False
-    """Whether `quorum-state` must be written again."""
+    """True if `quorum-state` must be written again."""
 
 
 def judge(files: VoterFiles) -> VoterVerdict:
-    """Return what a voter still knows, and which of its promises it cannot keep."""
+    """Return the knowledge that is left to a voter, and the promises that it cannot keep."""
     kept, state = files.checkpoint, files.election
     damages = [*files.losses]
     repairs = [*files.made_good]
@@ -239,7 +239,7 @@ def _with_checkpoint(
 
 
 def _knowledge(state: ElectionState) -> tuple[int, int]:
-    """Return what orders the states of one voter: in an epoch no vote and no leader changes."""
+    """Return the sort key of a voter's states: in an epoch no vote and no leader changes."""
     return state.epoch, (state.voted is not None) + (state.leader_id is not None)
 
 

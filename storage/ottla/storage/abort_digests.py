@@ -19,7 +19,7 @@ VERSION = 0
 
 
 class AbortDigest(NamedTuple):
-    """What a segment's `.txnindex` holds."""
+    """Number and CRC of the entries of a segment's `.txnindex`."""
 
     entry_count: int
     crc: int

@@ -73,7 +73,7 @@ class Checkpoints:
         self.is_side_file_known = False
         """Whether the side file was read or written; a directory of Kafka's has none."""
         self.is_whole = False
-        """Whether the high watermarks, the recovery points and the side file were there and
+        """True if the high watermarks, the recovery points and the side file were there and
         readable; a broker that has opened its logs leaves no directory without them."""
         self._is_closed = False
         self._writing = trio.Lock()

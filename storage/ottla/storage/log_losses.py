@@ -65,13 +65,13 @@ class LogLoss:
         return TopicIdPartition(self.topic_id, self.partition.partition)
 
     def is_hole_of(self, topic_id: UUID | None) -> bool:
-        """Return whether it is a hole in the log of this topic id."""
+        """Return True if it is a hole in the log of this topic id."""
         return self.kind is LossKind.INCOMPLETE and self.topic_id == topic_id
 
 
 @frozen(kw_only=True)
 class LogPromise:
-    """What was known of one replica's log before the broker stopped."""
+    """Checkpoints and metadata of one replica's log from before the broker stopped."""
 
     high_watermark: Offset | None
     """Checkpointed high watermark; None if the checkpoint has no line for this topic id."""
@@ -80,7 +80,7 @@ class LogPromise:
     log_start_offset: Offset = ZERO
     """Checkpointed log start offset, below which records were deleted on purpose."""
     is_counted_on: bool = False
-    """Whether the image has the replica in its ISR or ELR, and the partition is not as created."""
+    """True if the image has the replica in its ISR or ELR, and the partition is not as created."""
 
     @property
     def end_offset(self) -> Offset | None:
@@ -97,19 +97,19 @@ class ReplicaPlacement(NamedTuple):
     directory_id: UUID | None
     """Log directory that the cluster knows it in; None if it knows none."""
     is_counted_on: bool
-    """Whether it is in the ISR or ELR of a partition that is not as created."""
+    """True if it is in the ISR or ELR of a partition that is not as created."""
 
 
 @frozen(kw_only=True)
 class DirectoryFindings:
-    """What a start found in one log directory."""
+    """Findings of a start in one log directory."""
 
     path: str
     directory_id: UUID | None
     was_clean: bool
-    """Whether a clean stop wrote its checkpoints, which are exact then."""
+    """True if a clean stop wrote its checkpoints, which are exact then."""
     has_whole_checkpoints: bool
-    """Whether the checkpoints and the side file with their topic ids were there and readable."""
+    """True if the checkpoints and the side file with their topic ids were there and readable."""
     promise_of: Callable[[TopicPartition, UUID], LogPromise]
     """Returns what the checkpoints say of a partition's log of this topic id."""
     end_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
@@ -150,7 +150,7 @@ def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | 
 
 
 class StartFindings:
-    """What a start found in the log directories that serve, held against what was promised."""
+    """Findings of a start in the log directories that serve, compared with the promises."""
 
     def __init__(
         self, directories: Sequence[DirectoryFindings], *, is_every_directory_live: bool

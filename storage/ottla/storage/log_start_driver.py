@@ -254,7 +254,7 @@ class LogStart:
 
 
 def findings_of(directory: LogDirectory, held: DirectoryContents) -> DirectoryFindings:
-    """Return what a start found in a directory, for its losses to be judged."""
+    """Return the findings of a start in a directory, from which its losses are judged."""
     checkpoints = directory.checkpoints
 
     def promise_of(partition: TopicPartition, topic_id: UUID) -> LogPromise:

@@ -32,7 +32,7 @@ class MetaProperties:
     node_id: NodeId
     directory_id: UUID | None = None
     has_voter_files: bool = False
-    """Whether the directory was formatted with `quorum-state` and a voter checkpoint."""
+    """True if the directory was formatted with `quorum-state` and a voter checkpoint."""
 
 
 def format_meta_properties(properties: MetaProperties) -> bytes:

@@ -32,7 +32,7 @@ class ProducerFiles:
         self._digested: tuple[int, ...] = ()
         """Count and bounds of the segments when the digests of all closed ones were written."""
         self._digests: bytes | None = None
-        """What `abort-digests` holds; None for not known."""
+        """Contents of `abort-digests`; None if not known."""
 
     def write(self, states: ProducerStates, offset: Offset) -> None:
         """Write the states at an offset, at once; `sync` makes them durable."""
@@ -147,7 +147,7 @@ class ProducerFiles:
 
 
 def closed_segment_of(segment: Segment) -> ClosedSegment:
-    """Return what a clean start asks of a closed segment."""
+    """Return the facts of a closed segment that a clean start needs."""
     return ClosedSegment(
         base_offset=segment.base_offset,
         size_bytes=segment.size_bytes,

@@ -40,11 +40,11 @@ class SealedSegments:
         self._digests: dict[int, AbortDigest] | None = None
         """None if none were written."""
         self._listed: dict[int, ClosedSegment] = {}
-        """What a clean stop left of the closed segments; empty after any other end."""
+        """Closed segments as a clean stop listed them; empty after any other end."""
         self.hole_offset: Offset | None = None
         """Start of the first hole that closed segments left which are gone; None without one."""
         self.has_swaps = False
-        """Whether a cleaning was finished by this start: it explains segments that are gone."""
+        """True if a cleaning was finished by this start: it explains segments that are gone."""
 
     async def load(
         self, segments: list[Segment], log_start_offset: Offset, *, is_clean: bool
@@ -72,7 +72,7 @@ class SealedSegments:
             _LOGGER.error(GONE_SEGMENTS, self._view.path, len(gone), gone[0])
 
     def is_changed(self, segment: Segment) -> bool:
-        """Return whether the log of a segment is not as long as it was closed with."""
+        """Return True if the log of a segment is not as long as it was closed with."""
         listed = self._listed.get(segment.base_offset)
         if listed is None or listed.size_bytes == segment.size_bytes:
             return False
@@ -111,7 +111,7 @@ class SealedSegments:
         return self.has_its_aborts(segment)
 
     def has_its_aborts(self, segment: Segment) -> bool:
-        """Return whether an open `.txnindex` is what was written when it was sealed."""
+        """Return True if an open `.txnindex` is what was written when it was sealed."""
         index = segment.transaction_index
         if self._digests is None:
             return True

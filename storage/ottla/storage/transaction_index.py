@@ -63,7 +63,7 @@ class TransactionIndex(EntryFile):
         return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
 
     def is_sound(self, base_offset: Offset) -> bool:
-        """Return whether all entries can be of aborts in a segment that begins at `base_offset`.
+        """Return True if all entries can be of aborts in a segment that begins at `base_offset`.
 
         A sealed index is read whole for it, and its digest is known from then on.
         """

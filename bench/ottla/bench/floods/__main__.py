@@ -54,7 +54,7 @@ RSS_S = 0.1
 
 
 class StrangerFlood(NamedTuple):
-    """What strangers do, and at which listener; the bystander is at the same one."""
+    """A flood and the listener that it goes to; the bystander uses the same listener."""
 
     send: Callable[[Address, Path, bytes], None] | None
     listener: str

@@ -121,7 +121,7 @@ def idle_connections(port: int, folder: Path) -> Iterator[None]:
 
 
 def held_count(port: int) -> int:
-    """Return how many connections to a port are open now, seen from the callers' side."""
+    """Return the number of open connections to a port, counted on the callers' side."""
     held = 0
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:

@@ -1,4 +1,4 @@
-"""What strangers send to a listener: run in processes of their own until they are ended."""
+"""Senders of floods: each runs in a process of its own until it is ended."""
 
 import resource
 import select

@@ -108,7 +108,7 @@ class SaslSession:
 
     @property
     def has_logged_in(self) -> bool:
-        """Whether the client has logged in once; a session that ends may be renewed."""
+        """True if the client has logged in once; a session that ends may be renewed."""
         return self._user is not None
 
     @property

@@ -145,7 +145,7 @@ class DescribeNodeApi:
 
 
 def replica_report(logs: LogManager, at: TopicPartition) -> NodeReplica | None:
-    """Return how far a replica's log goes, and what it lacks; None if it has no log here."""
+    """Return the ends of a replica's log and its loss; None if the replica has no log here."""
     try:
         log = logs.get(at)
     except RefusedError:

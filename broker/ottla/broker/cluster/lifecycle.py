@@ -121,7 +121,7 @@ class Lifecycle:
 
     @property
     def may_leave(self) -> bool:
-        """Whether the controller is asked before a stop."""
+        """True if the controller is asked before a stop."""
         return self.state in LEAVABLE and self.broker_epoch >= 0
 
     # ---- drain

@@ -104,9 +104,9 @@ class ConsumerGroup:
         self.readers: dict[str, RegexReaders] = {}
         """Who subscribes by each of them, where an authorizer is set; not in the log."""
         self.readers_due_ms = 0
-        """When the readers are next looked through for silent ones; 0 before the first one."""
+        """Time of the next search for silent readers, in ms; 0 before the first one."""
         self.target_ms: int | None = None
-        """When the target was computed, on the monotonic clock of this coordinator."""
+        """Time at which the target was computed, on the monotonic clock of this coordinator."""
         self.told_to_rejoin: set[str] = set()
         """Members that were fenced by their epoch: they may join again under their id."""
         self._subscribed_topics: frozenset[str] | None = None
@@ -286,7 +286,7 @@ def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
 
 
 def may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id: str) -> bool:
-    """Return whether a static member rejoins under its own id: it lost an answer, or was fenced."""
+    """Return True if a static member rejoins under its own id: it lost an answer, or was fenced."""
     if member is None or member.member_id != known_id or member.is_away:
         return False
     is_new = member.previous_member_epoch == JOINING_EPOCH

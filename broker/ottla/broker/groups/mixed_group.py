@@ -116,7 +116,7 @@ class MixedGroups:
         )
 
     def may_downgrade(self, group: ConsumerGroup, leaving: Set[str] = frozenset()) -> bool:
-        """Return whether all members that stay, without these ids, speak the classic protocol."""
+        """Return True if all members that stay, without these ids, speak the classic protocol."""
         staying_count = len(group.members) - len(leaving & group.members.keys())
         return (
             0 < staying_count <= self._config.size_max

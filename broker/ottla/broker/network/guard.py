@@ -34,7 +34,7 @@ class ConnectionGuard(Protocol):
 
     @property
     def has_logged_in(self) -> bool:
-        """Whether the client is known; once True, it stays so."""
+        """True if the client is known; once True, it stays so."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class GuardPost:
 
     @property
     def has_logged_in(self) -> bool:
-        """Whether the client is known."""
+        """True if the client is known."""
         return self._guard.has_logged_in
 
     @property

@@ -101,7 +101,7 @@ class PacedWork:
         slot.complete_encoded(response, chunks)
 
     async def _done_apart(self, slot: ResponseSlot, work: Callable[[], T]) -> T:
-        """Return what work elsewhere comes to, and charge its time to the client."""
+        """Return the result of work in a thread, and charge its time to the client."""
         charge = slot.charge
         if charge is None:
             return await self._run_apart(work)

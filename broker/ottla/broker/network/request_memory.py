@@ -48,7 +48,7 @@ CRUMB_BYTES = 16 * KIB
 others take little more than the pool."""
 
 STRANGER_CRUMB_BYTES = 4 * KIB
-"""What one read takes of a connection that has not logged in."""
+"""Bytes that one read takes of a connection that has not logged in."""
 
 STRANGER_GRACE_MS = 5_000
 """How long a frame of a stranger may take while others wait for memory, its own waits included.
@@ -154,7 +154,7 @@ class RequestMemory:
         self.answers = ResponseMemory(answer_bytes_max)
         """The other pool: of what clients have not read."""
         self.reads_crumbs = is_of_strangers
-        """Whether what begins to arrive should be read in pieces of `crumb_bytes`."""
+        """True if what begins to arrive should be read in pieces of `crumb_bytes`."""
         self.crumb_bytes = STRANGER_CRUMB_BYTES if is_of_strangers else CRUMB_BYTES
         self.reserved_bytes = 0
         self.given_up_count = 0
@@ -300,7 +300,7 @@ class RequestMemory:
         return known
 
     def take_fall(self, now_ms: int) -> bool:
-        """Return whether much less is held than at the peak since this last returned True.
+        """Return True if much less is held than at the peak since this last returned True.
 
         It does so every `TRIM_INTERVAL_MS` at most.
         """
@@ -340,7 +340,7 @@ class RequestMemory:
             self._check_progress()
 
     def _patience_ms(self, frame_bytes: int) -> int:
-        """Return how long a frame may take; strangers' waits for each other are part of it."""
+        """Return the time that a frame may take, waits of strangers for each other included."""
         if self.strangers is None and self._waiters:
             return STRANGER_GRACE_MS
         return patience_ms(frame_bytes)

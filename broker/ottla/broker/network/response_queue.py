@@ -45,7 +45,7 @@ class Charge(Protocol):
     """Time that it took besides its handler's first turn, on the loop or in threads."""
 
     is_exempt: bool
-    """Whether it is a request between brokers: its time is counted, and no client pays."""
+    """True if it is a request between brokers: its time is counted, and no client pays."""
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
         """Return the most bytes that a fetch may be given: more is throttled for certain."""

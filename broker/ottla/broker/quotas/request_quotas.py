@@ -77,7 +77,7 @@ class RequestCharge:
         self._settled_ns = -1
         self._usage: ClientUsage | None
         self.is_exempt = False
-        """Whether it is a request between brokers: its time is counted, and no client pays."""
+        """True if it is a request between brokers: its time is counted, and no client pays."""
         self.used_ns = 0
         """Time that it took besides its handler's first turn, on the loop or in threads."""
         self.throttle_ms = 0

@@ -120,7 +120,7 @@ def _check(core: FollowerFetch, followed: Followed, log: Log, duty: DiskDuty) ->
 
 
 def _reason_of_cut(followed: Followed, log: Log) -> str:
-    """Return why committed records are cut off, to follow the sentence."""
+    """Return the reason why committed records are cut off, as the end of a sentence."""
     if log.hole_offset is not None:
         return f"; its log has a hole from offset {log.hole_offset} on, and is filled again"
     return f", whose election in epoch {followed.partition.unclean_leader_epoch} was unclean"

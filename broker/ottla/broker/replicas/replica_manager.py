@@ -542,7 +542,7 @@ def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> boo
 
 
 def _is_in_sync(state: PartitionState | None, replica: NodeId) -> bool:
-    """Return whether a replica is in sync with a leader, which has all that was committed."""
+    """Return True if a replica is in sync with a leader, which has all that was committed."""
     return state is not None and replica in state.isr and state.leader != NO_NODE
 
 

@@ -172,7 +172,7 @@ DEPARTURES = (
         "flush or clean stop wrote are compared, and what differs is built or checked again.",
     ),
 )
-"""What differs from Kafka by decision, and why."""
+"""Differences from Kafka by decision, with their reasons."""
 
 FEATURES_BEGIN, FEATURES_END = "<!-- features: begin -->\n", "<!-- features: end -->\n"
 

@@ -22,7 +22,7 @@ class UncleanCandidate(NamedTuple):
     partition: TopicPartition
     broker: int
     replica: NodeReplica | None
-    """What its broker reports; None if the broker does not answer or has no log."""
+    """Report of its broker; None if the broker does not answer or has no log."""
 
     @property
     def lacks(self) -> str:

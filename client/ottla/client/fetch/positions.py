@@ -54,7 +54,7 @@ class PartitionPlace:
         self.high_watermark = Offset(-1)
         """As the last answer with news of the partition gave it; -1 before."""
         self.is_refused = False
-        """Whether the offset behind what is fetched is out of range: that is read first."""
+        """True if the offset behind what is fetched is out of range: that is read first."""
         self.lookup: int | None = None
         """The timestamp to look up instead (EARLIEST and LATEST too); None: the committed offset,
         or else what `auto.offset.reset` says."""

@@ -206,7 +206,7 @@ class MetricsPush:
             self._ledger.settle()
 
     def _payload(self, push: PushMetrics) -> bytes:
-        """Return what is to be reported now, as OTLP."""
+        """Return the metrics that are due, as OTLP."""
         # Imported by those who are asked: OpenTelemetry's messages take some 25 ms, once.
         from ottla.client.telemetry.otlp_payload import payload_of
 

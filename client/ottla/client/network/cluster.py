@@ -151,7 +151,7 @@ class Cluster:
 
     @property
     def has_connection(self) -> bool:
-        """Whether a connection for requests to any broker is open."""
+        """True if a connection for requests to any broker is open."""
         return bool(self._connections)
 
     def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:

@@ -44,7 +44,7 @@ class Due:
         self.correlation_id = correlation_id
         self.frame: memoryview | None = None
         self.sent_s = sent_s
-        """When it left, where latencies are measured."""
+        """Time at which it was sent, if latencies are measured."""
 
 
 class Submitted(Generic[R]):

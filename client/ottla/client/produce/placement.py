@@ -33,7 +33,7 @@ class RecordPlacement:
         self._sticky = sticky
         self._choose = choose
         self.has_choice = choose is not None
-        """Whether the application has a partitioner of its own."""
+        """True if the application has a partitioner of its own."""
 
     def chosen(self, record: UnplacedRecord) -> int | None:
         """Return the partition that the application chooses; None leaves it to the setting.

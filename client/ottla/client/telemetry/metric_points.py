@@ -48,7 +48,7 @@ def total(name: str, value: float, labels: Labels = ()) -> MetricPoint:
 
 
 def is_wanted(name: str, prefixes: Sequence[str]) -> bool:
-    """Return whether a subscription's prefixes ask for a metric."""
+    """Return True if a subscription's prefixes ask for a metric."""
     return prefixes == [ALL_METRICS] or any(name.startswith(prefix) for prefix in prefixes)
 
 

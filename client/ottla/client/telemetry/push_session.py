@@ -76,7 +76,7 @@ class TelemetrySubscription(NamedTuple):
     subscription_id: int
     interval_ms: int
     is_delta: bool
-    """Whether sums are reported as differences to the last push."""
+    """True if sums are reported as differences to the last push."""
     prefixes: list[str]
     codecs: tuple[Codec, ...]
     """Accepted compressions, the broker's favourite first; empty for none."""
@@ -121,7 +121,7 @@ class PushSession:
 
     @property
     def is_named(self) -> bool:
-        """Whether the client has its instance id."""
+        """True if the client has its instance id."""
         return self.client_instance_id != ZERO_UUID
 
     # Requests.

@@ -57,11 +57,11 @@ class _Markers:
                         if marker is not None:
                             aborts.setdefault(header.producer_id, {})[base_offset] = marker.is_abort
         self._aborts = aborts
-        """Whether each marker aborts, by its offset."""
+        """True if each marker aborts, by its offset."""
         self._offsets = {producer: sorted(each) for producer, each in aborts.items()}
 
     def _is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Return whether the marker that follows an offset aborts; False if there is none."""
+        """Return True if the marker that follows an offset aborts; False if there is none."""
         offsets = self._offsets.get(producer_id, [])
         index = bisect_right(offsets, offset)
         return index < len(offsets) and self._aborts[producer_id][offsets[index]]

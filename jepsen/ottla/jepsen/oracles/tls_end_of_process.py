@@ -32,7 +32,7 @@ from ottla.jepsen.oracles.tls_records import FLOODS, HANDSHAKE_FLOODS, RecordCli
 STRANGERS = 4
 """Connections at a time to each listener."""
 STRANGER_S = 1.0
-"""How long a stranger sends, and listens after that."""
+"""Seconds for which a stranger sends, and then listens."""
 SHAKE_S_MAX = 10.0
 NEWCOMER_REST_S = 0.5
 SCRAPE_REST_S = 0.2
@@ -62,7 +62,7 @@ class ByteDelivery(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordManner:
-    """What one connection sends; made again from its seed."""
+    """Bytes that one connection sends, reproducible from their seed."""
 
     name: str
     version: ssl.TLSVersion | None
@@ -80,7 +80,7 @@ class RecordManner:
 
 @dataclass(slots=True)
 class TlsHuntReport:
-    """What a hunt did and found."""
+    """Figures and findings of a hunt."""
 
     neighbours: BrokerHuntReport
     """Seed, violations and the neighbours' answers."""

@@ -41,18 +41,18 @@ class TlsTarget:
     host: str
     """The name in the server's certificate."""
     request: bytes
-    """What a client may ask again and again on one connection."""
+    """Request that a client may repeat on one connection."""
     ask: Callable[[], None]
     """Has a bystander ask, and wait for its answer; raises when there is none."""
     serves_repeats: bool = True
-    """Whether the request may be asked again; before a login, most may be asked once."""
+    """True if the request may be asked again; before a login, most may be asked once."""
     watch: LoopWatch | None
     """The loop that serves it; None where another program's threads do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloodCost:
-    """What one flood came to."""
+    """Outcome of one flood."""
 
     name: str
     is_ended: bool

@@ -171,7 +171,7 @@ class RecordFlood:
     make: Callable[[WriteKeys, bytes, int], Iterator[bytes]]
     """Yields records from keys, some request, and a number of records."""
     is_ended: bool
-    """Whether the server must end the connection; else it serves all that is asked."""
+    """True if the server must end the connection; else it serves all that is asked."""
     versions: tuple[ssl.TLSVersion, ...] = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
@@ -285,4 +285,4 @@ HANDSHAKE_FLOODS: dict[str, Callable[[bytes, int], Iterator[bytes]]] = {
     "empty handshake records": empty_handshakes,
     "a hello and plain records": hello_and_plain_records,
 }
-"""What a client sends in place of a handshake; the server must end each of them."""
+"""Floods in place of a handshake; the server must end each of them."""

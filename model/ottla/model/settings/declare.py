@@ -63,7 +63,7 @@ class Definition:
     none_of: tuple[int, ...] = ()
     """Numbers within the bounds that are not allowed."""
     is_blank_allowed: bool = True
-    """Whether a list may have no item, or a text no character but blanks."""
+    """True if a list may have no item, or a text no character but blanks."""
     parse: Callable[[str], Any] | None = None
     broker_keys: tuple[str, ...] = ()
     """For a topic's setting: the broker keys that give its default, first one set wins.  For one
@@ -75,7 +75,7 @@ class Definition:
     no_effect_values: tuple[str, ...] = ()
     """Where only some of its values do nothing: these."""
     is_internal: bool = False
-    """Whether it is left out of descriptions."""
+    """True if it is left out of descriptions."""
     default_only_because: str = ""
     """Why no value but the default is allowed; empty where others are."""
 

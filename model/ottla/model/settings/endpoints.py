@@ -48,7 +48,7 @@ def bracketed(host: str) -> str:
 
 
 def is_host(host: str) -> bool:
-    """Return whether a host has the form of a name or an IP address.
+    """Return True if a host has the form of a name or an IP address.
 
     A resolver of Python raises UnicodeError, and no OSError, for a name with an empty label, with
     one of more than 63 bytes, or that is no text.  Bounded in the length of `host`.

@@ -88,7 +88,7 @@ SECURITY_FAMILY = (
 
 
 def is_of_security_family(key: str) -> bool:
-    """Return whether a key, prefixes and all, asks for protection."""
+    """Return True if a key, prefixes and all, asks for protection."""
     parts = key.split(".")
     ends = (".".join(parts[at:]) for at in range(len(parts)))
     names = list(ends) if key.startswith(LISTENER_PREFIX) else [key]

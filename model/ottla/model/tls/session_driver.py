@@ -89,7 +89,7 @@ class TlsSession:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._now_ns = now_ns
         self.has_ended = False
-        """Whether the client has said goodbye (close_notify)."""
+        """True if the client has said goodbye (close_notify)."""
         # Ciphertext that OpenSSL does not have yet, from an offset.
         self._held = NOTHING
         self._held_at = 0
@@ -106,17 +106,17 @@ class TlsSession:
 
     @property
     def has_unread(self) -> bool:
-        """Whether there is something to decrypt without further ciphertext."""
+        """True if there is something to decrypt without further ciphertext."""
         return self._record_count > 0 or self.holds_ciphertext
 
     @property
     def holds_ciphertext(self) -> bool:
-        """Whether a bound has left ciphertext behind, which comes before any other."""
+        """True if a bound has left ciphertext behind, which comes before any other."""
         return self._held_at < len(self._held)
 
     @property
     def has_output(self) -> bool:
-        """Whether there are records to be sent."""
+        """True if there are records to be sent."""
         return self._outgoing.pending > 0
 
     def take_output(self) -> bytes:

@@ -74,7 +74,7 @@ class TlsServerStream(trio.abc.Stream):
         await self._below.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Say goodbye, and close the stream below."""
+        """Send close_notify, and close the stream below."""
         try:
             if not self._is_shaking:
                 await self._below.send_all(self._session.say_goodbye())

@@ -37,7 +37,7 @@ async def read_voter_files(
     epoch_of: Callable[[Offset], Epoch],
     snapshots: SnapshotCheck,
 ) -> VoterFiles:
-    """Return what the files of a stopped voter say, beside its recovered log."""
+    """Return the findings in the files of a stopped voter, its recovered log excepted."""
     slot, state, is_checkpointed = None, None, False
     with suppress(FileNotFoundError):
         slot = decode_file(await disk.read_file(f"{directory}/{VOTER_CHECKPOINT_FILE}"))
@@ -102,7 +102,7 @@ class CheckpointFile:
 
     @property
     def is_durable(self) -> bool:
-        """Whether a power loss would leave the last checkpoint noted."""
+        """True if a power loss would leave the last checkpoint noted."""
         return self._durable_sequence == self._sequence
 
     def note_flushed(self, flushed: OffsetAndEpoch) -> None:

@@ -66,7 +66,7 @@ async def cut_false_batches(
 
 
 async def _has_no_gap(disk: Disk, log: Log, end_offset: Offset) -> bool:
-    """Return whether each segment that begins below an offset ends where the next one begins."""
+    """Return True if each segment that begins below an offset ends where the next one begins."""
     for older, newer in pairwise(log.segments):
         if older.base_offset >= end_offset:
             break

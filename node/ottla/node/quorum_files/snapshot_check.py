@@ -18,14 +18,14 @@ from ottla.wire.batch import parse_header
 
 @frozen(kw_only=True)
 class SnapshotCheck:
-    """What a voter's snapshots are worth."""
+    """Verdict on a voter's snapshots."""
 
     damaged: tuple[OffsetAndEpoch, ...] = ()
     """Snapshots that are to be removed, the oldest first."""
     whole: OffsetAndEpoch | None = None
     """The newest whole one."""
     log_start: Offset | None = None
-    """Where the oldest segment of the log begins; None without one."""
+    """Base offset of the oldest segment of the log; None if there is none."""
 
     @property
     def base(self) -> OffsetAndEpoch:
@@ -34,13 +34,13 @@ class SnapshotCheck:
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether neither a snapshot nor the log has what lies above `base`."""
+        """True if neither a snapshot nor the log has what lies above `base`."""
         if self.log_start is not None:
             return self.log_start > self.base.offset
         return any(one.offset > self.base.offset for one in self.damaged)
 
     def losses(self, end_offset: Offset) -> tuple[str, ...]:
-        """Return what is lost with the damaged snapshots where the log ends there, as clauses."""
+        """Return the losses with the damaged snapshots if the log ends there, a clause each."""
         is_short = any(one.offset > end_offset for one in self.damaged)
         if not is_short and not self.is_out_of_reach:
             return ()
@@ -51,7 +51,7 @@ class SnapshotCheck:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """Return what is made good where nothing is lost, a clause for each."""
+        """Return the repairs that lose nothing, a clause each."""
         return tuple(
             f"{snapshot.file_name(one)} is damaged; it is removed, for what it held is known from"
             f" {'a snapshot and ' if self.base.offset else ''}the log"

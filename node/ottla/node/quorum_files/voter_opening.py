@@ -60,14 +60,14 @@ async def open_voter(
 
 
 def damages_of(verdict: VoterVerdict) -> str:
-    """Return what a voter lost, as one clause."""
+    """Return the losses of a voter as one clause."""
     if verdict.damages:
         return "; ".join(verdict.damages)
     return f"it was damaged earlier, and {missing(verdict.checkpoint)}"
 
 
 def missing(checkpoint: VoterCheckpoint) -> str:
-    """Return how much a damaged voter lacks, as a clause."""
+    """Return the entries that a damaged voter lacks, as a clause."""
     end, promised = checkpoint.flushed.offset, checkpoint.promised_end
     if checkpoint.election.standing is Standing.AMNESIAC:
         return "its epoch and vote are lost"

@@ -69,7 +69,7 @@ class _Replica:
         self.log = log
         self.is_voter = identity.is_voter
         self.is_incomplete = False
-        """Whether its files were damaged, and it has not caught up since."""
+        """True if its files were damaged, and it has not caught up since."""
         self.epoch = Epoch(0)
         self.high_watermark = Offset(0)
         self.matched_end = Offset(0)

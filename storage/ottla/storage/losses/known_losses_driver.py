@@ -37,7 +37,7 @@ class KnownLosses:
         """Bytes at the ends of logs that this start cut off: no whole records."""
         self._disk = disk
         self._durable: dict[str, bytes] = {}
-        """What the file of each directory holds."""
+        """Contents of the file of each directory."""
         self._logged: set[TopicIdPartition] = set()
         self._writing = trio.Lock()
 

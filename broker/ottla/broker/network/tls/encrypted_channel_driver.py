@@ -50,9 +50,9 @@ class SharedBuffers:
 
     def __init__(self) -> None:
         self.ciphertext = memoryview(bytearray(CIPHERTEXT_BYTES))
-        """What arrives."""
+        """Ciphertext that has arrived."""
         self.plaintext = memoryview(bytearray(SEND_BUFFER_BYTES))
-        """What is to be sent."""
+        """Ciphertext to be sent."""
 
 
 class TlsChannel(Channel):
@@ -121,7 +121,7 @@ class TlsChannel(Channel):
 
     @property
     def is_drained(self) -> bool:
-        """Whether there is nothing to send."""
+        """True if there is nothing to send."""
         return not (self.connection.output.byte_count or self._unsent)
 
     def hang_up(self) -> None:

@@ -60,7 +60,7 @@ def _directory_of(node: ProcessNode) -> Path:
 
 
 def _all_vote(cluster: ProcessCluster) -> bool:
-    """Return whether every controller has all that it promised, as its checkpoint says."""
+    """Return True if every controller has all that it promised, as its checkpoint says."""
     controllers = cluster.controllers
     return len(controllers) >= CONTROLLERS_MIN and all(map(_votes, controllers))
 

@@ -326,7 +326,7 @@ class BrokerMachine:
         self.lost: set[int] = set()
         """Partitions whose replicas its disk lost records of, until they are in sync again."""
         self.is_loss_named = True
-        """Whether the controller has heard of all of these, by a registration."""
+        """True if the controller has heard of all of these, by a registration."""
 
     offline: Mapping[TopicPartition, str] = MappingProxyType({})
     losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})

@@ -195,7 +195,7 @@ class DiskWalk(WalkedQuorum):
         )
 
     def _are_all_shown_as_full(self, whole: list[MemoryMember]) -> bool:
-        """Return whether a leader shows none of its voters as one without a vote."""
+        """Return True if a leader shows none of its voters as one without a vote."""
         ids = {member.identity.node_id for member in whole}
         shown = [one.running.describe() for one in whole if one.is_leader]
         return all(
@@ -279,7 +279,7 @@ class DamagedWalk(DiskWalk):
         self._let_talk(leader, voter, 1 + self.chance.below(CONVERSATION_MAX))
 
     def _may_damage(self, at: int) -> bool:
-        """Return whether a majority of whole voters is left without this one."""
+        """Return True if a majority of whole voters is left without this one."""
         damaged = {one for one in range(self.voter_count) if self._is_damaged(one)} | self._wiped
         minority_count = self.voter_count - self.voter_count // 2 - 1
         return len(damaged | {at}) <= minority_count and at not in self._wiped
@@ -308,7 +308,7 @@ class DamagedWalk(DiskWalk):
             self.rare.sometimes("a file is put back from an older copy")
 
     def _is_damaged(self, at: int) -> bool:
-        """Return whether a voter has not all that it acknowledged."""
+        """Return True if a voter has not all that it acknowledged."""
         member = self.members[at]
         known = member.election
         return known is not None and known.standing is not Standing.FULL

@@ -84,7 +84,7 @@ class DiskLog:
         self.damages: tuple[str, ...] = ()
         """What the log's voter lost, as it was opened."""
         self.has_snapshot_damage = False
-        """Whether snapshots were found damaged or missing, as it was opened."""
+        """True if snapshots were found damaged or missing, as it was opened."""
         self.standing = Standing.FULL
         """What this log's voter may do, as the log was opened."""
         self.was_cut_while_recovered = False
@@ -100,7 +100,7 @@ class DiskLog:
         self._promised = Offset(0)
         """The end of what every recovery must find."""
         self._lacks_snapshots = False
-        """Whether some were damaged: a whole log that begins at 0 needs none."""
+        """True if some were damaged: a whole log that begins at 0 needs none."""
         self._formerly: dict[str, bytes] = {}
         """A file of the directory as it was once, by name."""
         run_through(self.disk.makedirs(DIRECTORY))

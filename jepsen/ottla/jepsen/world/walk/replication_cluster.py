@@ -157,7 +157,7 @@ class ReplicationCluster:
 
     @property
     def is_one_lossy(self) -> bool:
-        """Whether a disk holds less than was promised: the others' copies may be the last."""
+        """True if a disk holds less than was promised: the others' copies may be the last."""
         return any(machine.lost for machine in self.machines)
 
     def leaders(self) -> list[Partition]:

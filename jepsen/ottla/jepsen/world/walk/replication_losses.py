@@ -163,7 +163,7 @@ class LossWalk(WalkedCluster):
         return has_lost
 
     def _is_another_whole(self, machine: BrokerMachine) -> bool:
-        """Return whether others have what the machine has, and will still count when they come."""
+        """Return True if others have what the machine has, and will still count when they come."""
         if self.is_one_behind:
             return False
         others = [one for one in self.machines if one is not machine]
@@ -177,5 +177,5 @@ class LossWalk(WalkedCluster):
         return True
 
     def _has_left(self, machine: BrokerMachine) -> bool:
-        """Return whether a machine that is down stopped cleanly in its last life."""
+        """Return True if a machine that is down stopped cleanly in its last life."""
         return machine.clean_epoch == self.controller.image.brokers[machine.id].epoch

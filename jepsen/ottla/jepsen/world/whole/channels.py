@@ -98,7 +98,7 @@ class EncryptedChannel(StreamChannel):
 
     @property
     def has_unread(self) -> bool:
-        """Whether the session holds bytes of which no arrival will tell, and they are wanted."""
+        """True if the session holds bytes of which no arrival will tell, and they are wanted."""
         return not self.is_shaking and self._session.has_unread and self.connection.wants_bytes
 
     def shake_hands(self) -> None:

@@ -71,7 +71,7 @@ class QuorumDamages:
             self._rare.sometimes("a controller follows without a vote")
 
     async def _is_whole(self, machine: Machine) -> bool:
-        """Return whether a controller votes, as its checkpoint says."""
+        """Return True if a controller votes, as its checkpoint says."""
         path = f"{DIRECTORY}/voter-checkpoint"
         if not machine.disk.exists(path):
             return False

@@ -47,7 +47,7 @@ START_MS = (0, 1_500)
 RECOVERY_S_MAX = 5.0
 SOON_MS = (0, 3_000)
 SERVED_S_MAX = 2.0
-"""How long a removal may take to reach its log."""
+"""Seconds that a removal may take to reach its log."""
 
 REMOVAL_MS = (50, 500)
 """From the start of a removal to the deletion of its topic."""
