@@ -6,7 +6,7 @@ Calls that fail, on all paths or on some; directories that hang; directories tha
 import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 
 Until = Callable[[], Awaitable[object]]
 """Comes back when a directory that hangs goes on."""
@@ -111,6 +111,32 @@ class DiskFaults:
             if _lies_in(path, directory):
                 return until
         return None
+
+
+class FileDamage(IntEnum):
+    """Damage of one file of a stopped node."""
+
+    REMOVED = 0
+    EMPTIED = 1
+    HALVED = 2
+    FLIPPED = 3
+    """One byte differs."""
+
+
+def damaged(data: bytes, kind: FileDamage, below: Callable[[int], int]) -> bytes | None:
+    """Return a file's bytes after a damage, None if it is gone; `below` draws from [0, n)."""
+    match kind:
+        case FileDamage.REMOVED:
+            return None
+        case FileDamage.EMPTIED:
+            return b""
+        case FileDamage.HALVED:
+            return data[: len(data) // 2]
+        case FileDamage.FLIPPED:
+            if not data:
+                return data
+            at = below(len(data))
+            return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
 
 
 def _lies_in(path: str, directory: str) -> bool:

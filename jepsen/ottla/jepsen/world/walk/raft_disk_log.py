@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from hashlib import blake2b
 
-from ottla.jepsen.world.disk_faults import DiskOperation
+from ottla.jepsen.world.disk_faults import DiskOperation, FileDamage, damaged
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, run_through
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
@@ -373,19 +373,13 @@ class DiskLog:
         """Remove, empty, halve or flip a file; with `is_whole` leave nothing that can be read."""
         if not self.disk.exists(f"{DIRECTORY}/{name}"):
             return  # one that has forgotten its vote keeps no quorum-state
-        data = bytearray(run_through(self.disk.read_file(f"{DIRECTORY}/{name}")))
-        match self.rng.below(2 if is_whole else 3 + is_flipped):
-            case 0:
-                run_through(self.disk.unlink(f"{DIRECTORY}/{name}"))
-                return
-            case 1:
-                data.clear()
-            case 2:
-                del data[len(data) // 2 :]
-            case _:
-                if data:
-                    data[self.rng.below(len(data))] ^= 0x55
-        self._replace(name, bytes(data))
+        before = run_through(self.disk.read_file(f"{DIRECTORY}/{name}"))
+        kind = FileDamage(self.rng.below(2 if is_whole else 3 + is_flipped))
+        data = damaged(before, kind, self.rng.below)
+        if data is None:
+            run_through(self.disk.unlink(f"{DIRECTORY}/{name}"))
+        else:
+            self._replace(name, data)
 
     def _replace(self, name: str, data: bytes) -> None:
         run_through(self.disk.write_atomically(f"{DIRECTORY}/{name}", data))

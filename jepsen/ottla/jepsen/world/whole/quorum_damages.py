@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.disk_faults import FileDamage, damaged
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, SimulatedCluster
 from ottla.jepsen.world.whole.machine import Machine
@@ -79,16 +80,10 @@ class QuorumDamages:
         return slot is not None and slot.checkpoint.election.standing is Standing.FULL
 
     async def _hurt(self, machine: Machine, path: str) -> None:
-        data = bytearray(await machine.disk.read_file(path))
-        match self._chance.below(4):
-            case 0:
-                await machine.disk.unlink(path)
-                return
-            case 1:
-                data.clear()
-            case 2:
-                del data[len(data) // 2 :]
-            case _:
-                if data:
-                    data[self._chance.below(len(data))] ^= 0x55
-        await machine.disk.write_atomically(path, bytes(data))
+        before = await machine.disk.read_file(path)
+        kind = FileDamage(self._chance.below(len(FileDamage)))
+        data = damaged(before, kind, self._chance.below)
+        if data is None:
+            await machine.disk.unlink(path)
+        else:
+            await machine.disk.write_atomically(path, data)
